@@ -1,4 +1,4 @@
-"""Times of things that are compared, side by side in one run."""
+"""Times of several functions, measured in turn within one run."""
 
 import statistics
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 def medians(*columns: Callable[[], object], rounds: int) -> list[float]:
-    """Median milliseconds of each column, taken in turn, after two rounds that do not count."""
+    """Return the median milliseconds of each column, timed in turn, after two warm-up rounds."""
     times: list[list[float]] = [[] for _ in columns]
     for number in range(-2, rounds):
         for column, kept in zip(columns, times, strict=True):

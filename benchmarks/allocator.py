@@ -1,7 +1,7 @@
-"""Steps of MNIST35's network on as many examples as it has, with freed memory kept until the cell ends and without.
+"""Steps of MNIST35's network on all of its examples, with and without keeping freed memory until the cell ends.
 
-The columns take turns in blocks of steps; the ratio of the medians is what to read, and the pages that were touched for
-the first time say why.
+The columns are timed in turn, in blocks of steps. Compare the medians by their ratio; the number of pages touched for
+the first time explains it.
 """
 
 import argparse
@@ -23,7 +23,7 @@ NUM_EXAMPLES, NUM_STEPS = 11_552, 10
 
 
 def block(problem: TwoLayerNetwork, allocator: Callable[[], AbstractContextManager[None]], faults: list[int]) -> None:
-    """Some steps as a cell takes them."""
+    """Take some steps as a cell takes them."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     streams = Streams.of("benchmark", ["allocator"])
     with allocator():

@@ -1,10 +1,11 @@
-"""How long audits take: 10,000 runs of training for 100 steps, with the canary and without it.
+"""The time of audits: 10,000 runs of a training of 100 steps with the canary, and 10,000 without it.
 
     python benchmarks/audit.py
 
-The audited code is the library's own: descent on clipped gradients of ten examples in eight dimensions, released with
-Gaussian noise. The attack is the likelihood ratio of all 100 released gradients. The promise is under 30 s on two cores
-for all 20,000 runs and the bound; the exit status is 1 when it is broken, or when the correct code is accused.
+The audited code is the library's own: gradient descent on clipped gradients of ten examples in eight dimensions,
+released with Gaussian noise. The attack is the likelihood ratio of all 100 released gradients. The target is under 30 s
+on two cores for all 20,000 runs and the bound. The exit status is 1 if the target is missed, or if the audit rejects
+the correct code.
 """
 
 import sys
@@ -33,7 +34,7 @@ def loss(parameters: Tensor, example: Tensor, weight: Tensor) -> Tensor:
 
 
 def training() -> float:
-    """Audit the training; how long it took."""
+    """Audit the training; return the seconds."""
     examples = 0.3 * Streams.of("benchmark", range(EXAMPLES)).normal("examples", 0, DIM)
     examples[-1] = 10.0
 
@@ -74,7 +75,7 @@ def training() -> float:
 
 
 def museum() -> float:
-    """Both exhibits of every broken variant, and of the correct ones."""
+    """Run both exhibits of every broken variant and of every correct one; return the seconds."""
     start = time.perf_counter()
     runs = 0
     for exhibit in exhibits():
@@ -87,7 +88,7 @@ def museum() -> float:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)  # the tensors of a chunk are small: a second thread mostly waits for the first
+    torch.set_num_threads(1)  # the tensors of a chunk are small, so that a second thread would mostly wait
     print(f"torch {torch.__version__}, one thread")
     longest = training()
     museum()

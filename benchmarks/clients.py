@@ -1,10 +1,11 @@
-"""Clients beside one run that computes as many gradients, and two processes beside a bare all_gather.
+"""Clients against one run with as many gradients, and messages of two processes against a bare all_gather.
 
     python benchmarks/clients.py            # a minute
 
-The promises: a step of 64 runs of 256 clients each, as one batch, takes at most 1.5 times as long as a step of one run
-(each of 64) with 256 times the examples; of two processes a round's messages take at most twice a bare all_gather of
-the same bytes, at 10^6 coordinates. The columns of a line take turns. The exit status is 1 when a promise is broken.
+The targets: a step of 64 runs of 256 clients each, as one batch, takes at most 1.5 times as long as a step of 64 runs
+with 256 times the examples each; a round's messages between two processes take at most twice the time of a bare
+all_gather of the same bytes, at 10^6 coordinates. The columns of a line are timed in turn. The exit status is 1 if a
+target is missed.
 """
 
 import os
@@ -33,13 +34,13 @@ MOST_STEP, MOST_MESSAGE, DIM = 1.5, 2.0, 10**6
 
 
 def spider(samples: Any, rows: int, batch: int) -> Spider:
-    """With a fresh gradient at every second step."""
+    """Return a Spider oracle with a fresh gradient at every second step."""
     budget = torch.full((rows,), 1.0, dtype=torch.float64)
     return Spider(samples, Gaussian(), 2.0, budget, Refresh.every(2), BatchSizes(batch, batch), 1.0, 1.0)
 
 
 def steps(oracle: Any, dim: int) -> Callable[[], None]:
-    """A few steps from the start."""
+    """Return a function that takes a few steps from the start."""
     streams, every = Streams.of("benchmark", range(RUNS)), torch.ones(RUNS, dtype=torch.bool)
 
     def go() -> None:
@@ -53,7 +54,7 @@ def steps(oracle: Any, dim: int) -> Callable[[], None]:
 
 
 def one_process() -> bool:
-    """Whether 256 clients keep their promise."""
+    """Return whether 256 clients in one process meet the time target."""
     held = STEPS * BATCH
     inputs = Streams.of("benchmark", ["inputs"]).normal("x", 0, CLIENTS * held * 20).view(-1, 20)
     problem = TwoLayerNetwork(inputs, (inputs[:, 0] > 0).long(), num_hidden=4)
@@ -71,7 +72,7 @@ def one_process() -> bool:
 
 
 def messages() -> None:
-    """One of two processes: milliseconds of a round, and of a bare all_gather of its bytes."""
+    """Run one of two processes: print the milliseconds of a round and of a bare all_gather of its bytes."""
     group = Together(timeout=60)
     blocks = Blocks(2, 1, group)
     sent, calls = [torch.full((1, 1, DIM), float(group.rank))], torch.tensor([0])
@@ -89,7 +90,7 @@ def messages() -> None:
 
 
 def two_processes() -> bool:
-    """Whether their messages keep their promise."""
+    """Return whether the messages of two processes meet the time target."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -107,7 +108,7 @@ def two_processes() -> bool:
 
 
 def main() -> int:
-    """Print the lines; whether a promise is broken."""
+    """Print the lines; return 1 if a target is missed."""
     print(f"{torch.get_num_threads()} threads")
     return int(not all([one_process(), two_processes()]))
 

@@ -1,17 +1,17 @@
-"""The smallest eigenvalue of a million parameters within 40 products, and what Lanczos costs beside the products.
+"""The smallest eigenvalue for a million parameters from 40 products, and the cost of Lanczos beside its products.
 
     python benchmarks/curvature.py
 
-Two spectra. One is made, so that the truth is known: a bulk near 0 with a long tail, ten large eigenvalues and six
-negative ones, as the Hessians of classifiers have them (Sagun et al., arXiv:1706.04454; Ghorbani, Krishnan and Xiao,
-arXiv:1901.10159). The other is that of a tanh network with 942,860 parameters after some training; its truth is an
-interval after 160 products in float64. The promise is a Ritz value within 1e-3 of the spectral norm after 40 products,
-and an interval that contains the truth. How wide it is, since its lower end allows for what a random start vector may
-hide, is printed too. The exit status is 1 when the promise is broken.
+There are two spectra. One is artificial, with a known smallest eigenvalue: a bulk near 0 with a long tail, ten large
+eigenvalues and six negative ones, as in the Hessians of classifiers (Sagun et al., arXiv:1706.04454; Ghorbani, Krishnan
+and Xiao, arXiv:1901.10159). The other is that of a tanh network with 942,860 parameters after some training; its
+smallest eigenvalue is known from an interval after 160 products in float64. The target is a Ritz value within 1e-3 of
+the spectral norm after 40 products, and an interval that contains the true value. The width of the interval, whose
+lower end accounts for an unlucky random start vector, is printed too. The exit status is 1 if the target is missed.
 
-Then 40 steps of Lanczos on the network take turns with 40 bare products; and where a product is next to nothing,
-intervals take turns with `scipy.sparse.linalg.eigsh`, which finds the eigenvalue and certifies nothing. At most twice
-its time, beside the products, is asked for; that is printed and decides nothing.
+Then 40 steps of Lanczos on the network are timed in turn with 40 bare products. Where a product costs almost nothing,
+intervals are timed in turn with `scipy.sparse.linalg.eigsh`, which finds the eigenvalue without a certificate. The
+target is at most twice its time, without the products; it is printed and does not affect the exit status.
 """
 
 import itertools
@@ -37,7 +37,7 @@ STREAMS = Streams.of("benchmark", ["run"])
 
 
 def made_spectrum(dim: int = DIM) -> Tensor:
-    """Ten outliers up to 1, six down to -0.3, and a bulk `0.01 z^3` of normal z, cut at 0.1 and -0.02; float64."""
+    """Return ten outliers up to 1, six down to -0.3, and a bulk `0.01 z^3` of normal z, cut at 0.1 and -0.02."""
     bulk = (0.01 * STREAMS.normal("bulk", 0, dim)[0] ** 3).clamp(-0.02, 0.1)
     bulk[:10] = torch.linspace(1, 0.2, 10)
     bulk[10:16] = -torch.tensor([0.3, 0.22, 0.15, 0.1, 0.06, 0.04])
@@ -45,7 +45,7 @@ def made_spectrum(dim: int = DIM) -> Tensor:
 
 
 def network() -> tuple[Tensor, nn.Sequential, Tensor, Tensor]:
-    """The parameters after training, flat `(1, dim)`, the network and the examples."""
+    """Return the parameters after training, flat `(1, dim)`, the network and the examples."""
     drawn = gaussian_like(NUM_EXAMPLES, LAYERS[0], 2, "benchmark")
     inputs, labels = drawn.train_inputs.float(), drawn.train_labels
     torch.manual_seed(0)
@@ -62,7 +62,7 @@ def network() -> tuple[Tensor, nn.Sequential, Tensor, Tensor]:
 
 
 def products(x: Tensor, model: nn.Module, inputs: Tensor, labels: Tensor) -> Product:
-    """Products with the Hessian of the mean loss at `x`, in its type."""
+    """Return the product with the Hessian of the mean loss at `x`, in the type of `x`."""
     shapes = {name: p.shape for name, p in model.named_parameters()}
 
     def loss(x: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ def products(x: Tensor, model: nn.Module, inputs: Tensor, labels: Tensor) -> Pro
 
 
 def compare(name: str, hvp: Product, dim: int, dtype: torch.dtype, truth: Interval, norm: float) -> bool:
-    """Print the worst of some start vectors; whether the promise was kept."""
+    """Print the worst result over several start vectors; return whether the target is met."""
     errors, widths, wrong = [], [], 0
     for trial in range(TRIALS):
         found = smallest_eigenvalue(
@@ -91,7 +91,7 @@ def compare(name: str, hvp: Product, dim: int, dtype: torch.dtype, truth: Interv
 
 
 def overhead(hvp: Product, dim: int, dtype: torch.dtype) -> None:
-    """Print the seconds of 40 steps of Lanczos over those of 40 bare products, side by side."""
+    """Print the seconds of 40 steps of Lanczos relative to those of 40 bare products, timed in turn."""
     start = STREAMS.normal("lanczos", 0, dim).to(dtype)
     bare, full, bounds = [], [], []
     for _ in range(ROUNDS):
@@ -113,7 +113,7 @@ def overhead(hvp: Product, dim: int, dtype: torch.dtype) -> None:
 
 
 def beside_eigsh(name: str, spectrum: Tensor, runs: int) -> None:
-    """Print the processor's seconds beside the products, of intervals for some runs and of eigsh for each of them."""
+    """Print the processor seconds, without the products, of intervals for some runs and of eigsh for each run."""
     products, streams = [0, 0], Streams.of("benchmark", range(runs))
     starts = streams.normal("eigsh", 0, CHEAP_DIM).numpy()
 
@@ -154,7 +154,7 @@ def beside_eigsh(name: str, spectrum: Tensor, runs: int) -> None:
 
 
 def main() -> int:
-    """Print the lines, and say whether the promise was kept."""
+    """Print the lines; return 1 if the target is missed."""
     spectrum = made_spectrum()
     exact = Interval(spectrum.min()[None], spectrum.min()[None])
     kept = True
@@ -173,7 +173,7 @@ def main() -> int:
     hvp = products(x, model, inputs, labels)
     kept &= compare("the same in float32", hvp, dim, torch.float32, truth, norm)
     overhead(hvp, dim, torch.float32)
-    torch.set_num_threads(1)  # as eigsh
+    torch.set_num_threads(1)  # like eigsh
     even = torch.linspace(-1, 1, CHEAP_DIM, dtype=torch.float64)
     for name, spectrum in (("even spectrum", even), ("made spectrum", made_spectrum(CHEAP_DIM))):
         for runs in (1, CHEAP_RUNS):

@@ -1,10 +1,11 @@
-"""What a draw costs, beside torch.randn, on one thread and on two; and the smallest steps: calls, not numbers.
+"""The time of a random draw, relative to torch.randn, on one thread and on two; and of the smallest steps.
 
     python benchmarks/draws.py            # half a minute
 
-The promises: 10^6 normals take at most 0.8 of torch.randn in float64 on one thread and 0.5 on two, 100 normals at most
-30 microseconds; on one thread a step of descent on two numbers at most 0.4 ms, one of Spider at most 1.2 ms. The
-columns of a line take turns. The exit status is 1 when a promise is broken.
+The targets: drawing 10^6 normals takes at most 0.8 of the time of torch.randn in float64 on one thread, and 0.5 on two;
+drawing 100 normals takes at most 30 microseconds. On one thread, a descent step on two numbers takes at most 0.4 ms,
+a Spider step at most 1.2 ms: here the overhead of the calls dominates. The columns of a line are timed in turn. The
+exit status is 1 if a target is missed.
 """
 
 import itertools
@@ -30,14 +31,14 @@ from dpnotes.random.streams import Streams
 
 
 def descent() -> Callable[[], object]:
-    """A step of private descent on two numbers."""
+    """Return a step of private gradient descent on two numbers."""
     problem = Quadratic.sample(torch.tensor([1.0, 0.1], dtype=torch.float64), num_examples=20, spread=0.5, seed=0)
     oracle = ClippedGradient(problem, 1.0, FixedNoise.of([uniform(0.5, 10_000)]))
     return stepping(Descent(0.1), oracle, torch.ones(1, 2, dtype=torch.float64))
 
 
 def spider() -> Callable[[], object]:
-    """A step of stochastic Spider on four numbers."""
+    """Return a step of stochastic Spider on four numbers."""
     data = VirtualData(Separable([(Cosine(1.0), 4)]), Separable([(Sine(0.1), 4)]))
     oracle = Spider(
         VirtualSamples(data, 1e18), Gaussian(), 5.0, torch.full((1,), 10.0, dtype=torch.float64),

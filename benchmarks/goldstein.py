@@ -1,14 +1,14 @@
-"""The shortest element of the hull of 1,000 gradients, in seconds, and what a certificate costs.
+"""The shortest element of the hull of 1,000 gradients, in seconds, and the cost of a certificate.
 
     OMP_NUM_THREADS=2 python benchmarks/goldstein.py
 
-Three kinds of gradients: independent ones, which all take part in the shortest element and so are the most work; such
-ones around a common mean; and ones of rank 50, whose hull contains 0. The promise is at most 1 s in 10,000 dimensions,
-and at most 1 s beyond their Gram matrix in 100,000, with a duality gap below 1e-6 of the longest gradient. The exit
-status is 1 when it is broken.
+There are three kinds of gradients: independent ones, all of which have positive weight in the shortest element and
+which take the most work; independent ones around a common mean; and ones of rank 50, whose hull contains 0. The target
+is 1 s in 10,000 dimensions, and 1 s in addition to their Gram matrix in 100,000, with a duality gap below 1e-6 of the
+longest gradient. The exit status is 1 if it is missed.
 
 Then certificates of a distance in 100 dimensions, whose norm is known, and of the mean of 1,000 losses of `MinOfNorms`:
-seconds, gradients, and how far from the norm.
+seconds, gradients, and the distance from the norm.
 """
 
 import math
@@ -28,7 +28,7 @@ STREAMS = Streams.of("benchmark", ["run"])
 
 
 def kinds(dim: int) -> Iterator[tuple[str, Tensor]]:
-    """Gradients of each kind, `(COUNT, dim)` float64; not from `Streams`, since 10^8 numbers are no small draw."""
+    """Yield gradients of each kind, `(COUNT, dim)` float64; not from `Streams`, as 10^8 numbers take long to draw."""
     generator = torch.Generator().manual_seed(0)
 
     def normal(*shape: int) -> Tensor:
@@ -42,7 +42,7 @@ def kinds(dim: int) -> Iterator[tuple[str, Tensor]]:
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """The least of some rounds: what else the machine does only adds to it."""
+    """Return the minimum over several rounds, since other work on the machine only adds time."""
     times = []
     for _ in range(ROUNDS):
         began = time.perf_counter()
@@ -52,7 +52,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 def elements() -> bool:
-    """Print the seconds of each kind; whether the promise was kept."""
+    """Print the seconds of each kind; return whether the target is met."""
     kept = True
     for dim in DIMS:
         for name, gradients in kinds(dim):
@@ -87,7 +87,7 @@ def certificates() -> None:
 
 
 def main() -> int:
-    """Print the lines, and say whether the promise was kept."""
+    """Print the lines; return 1 if the target is missed."""
     kept = elements()
     certificates()
     return int(not kept)

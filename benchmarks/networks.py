@@ -1,9 +1,9 @@
-"""One step of the ConvNet of Avdiukhin et al., side by side with plain torch and with Opacus.
+"""One step of the ConvNet of Avdiukhin et al., timed in turn with plain torch and with Opacus.
 
-Two tables, for 3 x 32 x 32 images: steps without clipping (batch normalisation, as in the paper) against plain SGD,
-and clipped steps (group normalisation) against Opacus by hooks and by ghost clipping. No noise is drawn in any column:
-what is compared is the clipped sum. The columns take turns, step by step, so that a machine whose speed drifts does so
-for all of them; the ratios of the medians are what to read. Memory is the peak of a GPU; on a CPU it is not measured.
+Two tables, for 3 x 32 x 32 images: steps without clipping (batch normalisation, as in the paper) against plain SGD, and
+clipped steps (group normalisation) against Opacus by hooks and by ghost clipping. No column draws noise, since the
+clipped sum is compared. The columns are timed in turn, step by step, so that changes in the machine's speed affect all
+of them; compare the ratios of the medians. Memory is the peak of a GPU; on a CPU it is not measured.
 """
 
 import argparse
@@ -24,13 +24,13 @@ WARM_UP = 2
 
 
 def data(device: str, batch: int) -> tuple[Tensor, Tensor]:
-    """Gaussian images of a whole batch, and labels."""
+    """Return Gaussian images of a whole batch, and labels."""
     drawn = Streams.of("benchmark", ["images"]).normal("images", 0, batch * 3 * 32 * 32)
     return drawn.view(batch, 3, 32, 32).float().to(device), (torch.arange(batch) % NUM_CLASSES).to(device)
 
 
 def plain(device: str, batch: int, norm: Norm, autocast: torch.dtype | None) -> Callable[[], None]:
-    """A step of torch.optim.SGD: the floor."""
+    """Return a step of torch.optim.SGD, the baseline."""
     inputs, labels = data(device, batch)
     model = conv_net(norm=norm).to(device)
     if device == "cuda":
@@ -48,7 +48,7 @@ def plain(device: str, batch: int, norm: Norm, autocast: torch.dtype | None) -> 
 
 
 def ours(device: str, batch: int, norm: Norm, autocast: torch.dtype | None, clipped: bool) -> Callable[[], None]:
-    """A step of one run on a chosen batch."""
+    """Return a step of one run on a given batch."""
     inputs, labels = data(device, batch)
     problem = ModuleProblem(conv_net(norm=norm), inputs, labels, autocast=autocast, channels_last=device == "cuda")
     x = problem.initial(Streams.of("benchmark", ["run"], device))
@@ -64,7 +64,7 @@ def ours(device: str, batch: int, norm: Norm, autocast: torch.dtype | None, clip
 
 
 def opacus(device: str, batch: int, mode: str) -> Callable[[], None]:
-    """An Opacus step without noise, with per-sample gradients by hooks or by ghost clipping."""
+    """Return an Opacus step without noise, with per-sample gradients by hooks or by ghost clipping."""
     from opacus import PrivacyEngine  # pyright: ignore[reportMissingImports]
 
     inputs, labels = data(device, batch)
@@ -92,7 +92,7 @@ def opacus(device: str, batch: int, mode: str) -> Callable[[], None]:
 
 
 def columns(device: str, batch: int, clipped: bool, autocast: torch.dtype | None) -> dict[str, Callable[[], None]]:
-    """The columns of one table; the first is the floor. Opacus knows no autocast."""
+    """Return the columns of one table, with the baseline first; the Opacus columns ignore autocast."""
     if not clipped:
         return {
             "plain torch SGD": plain(device, batch, "batch", autocast),
@@ -109,7 +109,7 @@ def columns(device: str, batch: int, clipped: bool, autocast: torch.dtype | None
 
 
 def table(steps: dict[str, Callable[[], None]], device: str, rounds: int) -> list[tuple[str, float, float, float]]:
-    """Name, median milliseconds a step, the ratio to the first column, and peak GiB above what was held before."""
+    """Return name, median milliseconds per step, ratio to the first column, and peak GiB above the memory before."""
     times: dict[str, list[float]] = {name: [] for name in steps}
     memory = dict.fromkeys(steps, float("nan"))
     for number in range(-WARM_UP, rounds):
@@ -131,7 +131,7 @@ def table(steps: dict[str, Callable[[], None]], device: str, rounds: int) -> lis
 
 
 def main() -> None:
-    """Print the tables for the CPU, and for the GPU where there is one."""
+    """Print the tables for the CPU, and for the GPU if there is one."""
     parser = argparse.ArgumentParser()
     parser.add_argument("device", nargs="*", default=["cpu", "cuda"])
     parser.add_argument("--batch", type=int, help="examples of a step; 16 on a CPU and 512 on a GPU")

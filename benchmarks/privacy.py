@@ -1,13 +1,13 @@
-"""What privacy costs: a step of the tree against drawing its noise, its memory, and how long accountants take.
+"""The cost of privacy: time and memory of a tree step relative to drawing its noise, and the time of accountants.
 
     python benchmarks/privacy.py              # half a minute on one core
     python benchmarks/privacy.py --million    # also a tree of a million steps, one by one: ten to twenty minutes
 
-The promises: a step of the tree takes at most 1.3 times as long as the reference takes to draw one Gaussian vector of
-10,000 numbers, 1.1 times of 1,000,000 (the fused kernel takes a tenth of that: beside it a step is what it reads and
-writes), draws exactly one vector, and holds at most floor(log2 T) + 2; 1,000 distinct levels are
-accounted for in under a millisecond in closed form and in under ten seconds if batches are sampled, and at once the
-second time. The exit status is 1 when one is broken.
+The targets: a tree step takes at most 1.3 times as long as the reference kernel needs to draw one Gaussian vector of
+10,000 numbers, and 1.1 times for 1,000,000 numbers (the fused kernel draws ten times as fast, so that with it a step
+costs mainly reads and writes). A step draws exactly one vector, and the tree holds at most floor(log2 T) + 2 vectors.
+Accounting for 1,000 distinct noise levels takes under a millisecond in closed form, under ten seconds for sampled
+batches, and no noticeable time when repeated. The exit status is 1 if a target is missed.
 """
 
 import statistics
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpnotes.core import FRESH, Release, Sampling, Sensitive
+from dpnotes.core import FRESH, Request, Sampling, Sensitive
 from dpnotes.guarantees import Relation
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import Event
@@ -35,7 +35,7 @@ MAX_LEAVES = 10**6
 
 @dataclass
 class Counting:
-    """Streams that count what is drawn."""
+    """Streams that count the drawn numbers."""
 
     streams: Streams
     drawn: int = 0
@@ -49,15 +49,15 @@ class Counting:
         return self.streams.normal(purpose, call, size)
 
 
-def request(value: Tensor, call: int) -> Release:
+def request(value: Tensor, call: int) -> Request:
     runs = len(value)
     ones = torch.ones(runs, dtype=torch.float64, device=value.device)
     answer = Sensitive(value, ones, Relation.ZERO_OUT, "proved", FRESH)
-    return Release(answer, ones, torch.full((runs,), call, device=value.device), ones.bool())
+    return Request(answer, ones, torch.full((runs,), call, device=value.device), ones.bool())
 
 
 def tree_steps(dim: int, steps: int, device: str) -> tuple[float, float, float, float]:
-    """Seconds of a draw by the reference; in units of it, in turn: a draw, a step of the tree, of the optimal tree."""
+    """Return the seconds of a reference draw, and relative to it a draw, a step of the tree and of the optimal tree."""
     streams = Streams.of(0, ["run"], device)
     value = torch.zeros(1, dim, device=device)
     trees = [Tree(MAX_LEAVES), Tree(MAX_LEAVES, optimal=True)]
@@ -93,7 +93,7 @@ def tree_steps(dim: int, steps: int, device: str) -> tuple[float, float, float, 
 
 
 def memory(dim: int, steps: int) -> int:
-    """The most vectors of the answer's size that a tree of a million leaves holds in its first steps."""
+    """Return the most vectors of the answer's size that a tree of a million leaves holds in its first steps."""
     streams, value = Streams.of(0, ["run"]), torch.zeros(1, dim)
     tree, most = Tree(MAX_LEAVES), 0
     state = tree.init(value)
@@ -105,7 +105,7 @@ def memory(dim: int, steps: int) -> int:
 
 
 def accountants() -> tuple[float, float, float, float]:
-    """Seconds: closed form, Poisson cold, Poisson again, batches of fixed size cold; 1,000 distinct levels each."""
+    """Return seconds for 1,000 distinct levels: closed form, Poisson cold, Poisson cached, fixed-size batches cold."""
     levels = np.linspace(1.0, 4.0, 1000)
 
     def seconds(events: list[Event], repeats: int) -> float:
@@ -124,7 +124,7 @@ def accountants() -> tuple[float, float, float, float]:
 
 
 def a_million_steps() -> float:
-    """Seconds of a step, over a million of them."""
+    """Return the seconds of a step, over a million steps."""
     streams, value = Streams.of(0, ["run"]), torch.zeros(1, 1, dtype=torch.float64)
     tree = Tree(MAX_LEAVES)
     state, total = tree.init(value), torch.zeros(1, 1, dtype=torch.float64)
@@ -133,7 +133,7 @@ def a_million_steps() -> float:
         state, released, _ = tree.release(state, request(value, call), streams)
         total += released
     seconds = time.perf_counter() - start
-    ends = np.cumsum([2**k for k in reversed(range(20)) if MAX_LEAVES >> k & 1])  # where the blocks of the sum end
+    ends = np.cumsum([2**k for k in reversed(range(20)) if MAX_LEAVES >> k & 1])  # the ends of the blocks in the sum
     expected = sum(float(streams.normal(tree.purpose, int(end) - 1, 1)) for end in ends)
     assert abs(float(total) - expected) < 1e-6, "the noise of a million terms is the sum of seven draws"
     return seconds / MAX_LEAVES

@@ -1,12 +1,13 @@
-"""How time grows with runs, dimension, examples, steps, clients, products and levels: exponents with their intervals.
+"""The growth of time with runs, dimension, examples, steps, clients, products and levels: exponents with intervals.
 
     python benchmarks/scaling.py            # two minutes
     python benchmarks/scaling.py --write    # also stores docs/scaling.json and docs/scaling.png, on an idle machine
 
-The sizes of a line take turns, round by round; each round has an exponent, the slope of ln(time) in ln(size). Told are
-the median over rounds and the interval that holds 95% of them. What mathematics fixes is tested on counts
-(tests/test_degrees.py); here is to be seen what a machine makes of it: below the exponent of the counts where a call's
-fixed cost still matters, above it where something does not fit into a cache.
+The sizes of a line are timed in turn, in rounds. Each round gives an exponent, the slope of ln(time) against ln(size);
+the output is the median over rounds and the interval that contains 95% of them. The exponents that follow from
+mathematics are tested on counts (tests/test_degrees.py). The times measured here show the machine's behaviour: a
+smaller exponent than that of the counts where the fixed cost of a call still matters, a larger one where data no longer
+fit into a cache.
 """
 
 import argparse
@@ -48,7 +49,7 @@ Work = Callable[[], object]
 
 
 def steps(oracle: Any, dim: int, runs: int, count: int = 1) -> Work:
-    """So many steps of descent, each time from the start."""
+    """Return `count` steps of descent, each from the start."""
     streams = Streams.of("benchmark", [f"run {run}" for run in range(runs)])
     x, method = 0.1 * torch.ones(runs, dim, dtype=torch.float64), Descent(0.01)
 
@@ -61,43 +62,43 @@ def steps(oracle: Any, dim: int, runs: int, count: int = 1) -> Work:
 
 
 def clipped(runs: int = 4, examples: int = 500, hidden: int = 50) -> Work:
-    """A step on a network of two layers, all examples in the batch."""
+    """Return a step on a two-layer network with all examples in the batch."""
     inputs = Streams.of("inputs", [0]).normal("inputs", 0, examples * 30).view(examples, 30)
     problem = TwoLayerNetwork(inputs, (inputs[:, 0] > 0).long(), num_hidden=hidden)
     return steps(ClippedGradient(problem, 1.0, FixedNoise.of([uniform(0.5, 10)] * runs)), problem.dim, runs)
 
 
 def samples(dim: int) -> VirtualSamples:
-    """Fresh examples of a separable landscape."""
+    """Return fresh examples of a separable landscape."""
     return VirtualSamples(VirtualData(Separable([(Cosine(1.0), dim)]), Separable([(Sine(0.5), dim)])), 10**15)
 
 
 def spider(rows: int, leaves: int | None, dim: int) -> Spider:
-    """Spider with a tree of so many leaves, or with a fresh gradient at every second step."""
+    """Return Spider with a tree of `leaves` leaves, or with a fresh gradient at every second step."""
     every = torch.ones(rows, dtype=torch.float64)
     mechanism, refresh = (Tree(leaves), Refresh.every(leaves)) if leaves else (Gaussian(), Refresh.every(2))
     return Spider(samples(dim), mechanism, 3 * every, 1e9 * every, refresh, BatchSizes(64, 64), 2.0, 2.0, 0.5)
 
 
 def tree(leaves: int) -> Work:
-    """A whole run through a tree, in 1,000 dimensions."""
+    """Return a whole run through a tree, in 1,000 dimensions."""
     return steps(spider(1, leaves, 1000), 1000, 1, leaves)
 
 
 def clients(count: int) -> Work:
-    """Four steps of 16 runs of so many clients."""
+    """Return four steps of 16 runs with `count` clients each."""
     blocks = Blocks(count, min(count, 64))
     return steps(Clients.of(lambda members: spider(16 * len(members), None, 20), blocks, 16), 20, 16, 4)
 
 
 def products(count: int) -> Work:
-    """Lanczos in 20,000 dimensions."""
+    """Return Lanczos in 20,000 dimensions."""
     spectrum, start = torch.linspace(-1, 1, 20_000, dtype=torch.float64), torch.ones(20_000, dtype=torch.float64)
     return lambda: lanczos(lambda vector: spectrum * vector, start, count)
 
 
 def levels(count: int) -> Work:
-    """Epsilon of so many different noise levels on Poisson batches, nothing remembered."""
+    """Return the computation of epsilon for `count` different noise levels on Poisson batches, with empty caches."""
     batch = Sampling.poisson(0.01)
     events = tuple(Event(float(z), Relation.ADD_OR_REMOVE, batch) for z in np.linspace(0.8, 2.0, count))
 
@@ -121,7 +122,7 @@ CASES: list[tuple[str, str, Callable[[int], Work], tuple[int, ...]]] = [
 
 
 def measured(work: Callable[[int], Work], sizes: tuple[int, ...], rounds: int) -> np.ndarray:
-    """Milliseconds, `(rounds, sizes)`, after a round that does not count."""
+    """Return milliseconds, `(rounds, sizes)`, after a warm-up round."""
     columns = [work(size) for size in sizes]
     times = np.empty((rounds + 1, len(sizes)))
     for row in times:
@@ -133,7 +134,7 @@ def measured(work: Callable[[int], Work], sizes: tuple[int, ...], rounds: int) -
 
 
 def fitted(sizes: tuple[int, ...], times: np.ndarray) -> dict[str, Any]:
-    """The exponent's median over rounds and its interval, from the larger sizes, where fixed costs matter least."""
+    """Return the exponent's median over rounds and its interval, from the larger sizes, where fixed costs are small."""
     logs, half = np.log(np.array(sizes)), len(sizes) // 2
     slopes = [np.polyfit(logs[half - 1 :], np.log(row[half - 1 :]), 1)[0] for row in times]
     low, exponent, high = np.quantile(slopes, [0.025, 0.5, 0.975])
@@ -143,7 +144,7 @@ def fitted(sizes: tuple[int, ...], times: np.ndarray) -> dict[str, Any]:
 
 
 def draw(found: dict[str, Any], path: Path) -> None:
-    """Time against size, both logarithmic, relative to the smallest."""
+    """Draw time against size, both logarithmic, relative to the smallest."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -162,7 +163,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
 
 
 def table(found: dict[str, Any]) -> str:
-    """The lines of the table in docs/benchmarks.md."""
+    """Return the lines of the table in docs/benchmarks.md."""
     lines = ["| what | against | sizes | milliseconds | exponent | 95% of rounds |", "|---|---|---|---|---|---|"]
     for row in found["rows"]:
         sizes = ", ".join(f"{size:,}" for size in row["sizes"])
@@ -173,7 +174,7 @@ def table(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Measure, tell, and store if asked to."""
+    """Measure, print, and store the results if requested."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--rounds", type=int, default=ROUNDS)

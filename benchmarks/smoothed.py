@@ -1,12 +1,13 @@
-"""A smoothed gradient from losses and from gradients, beside the passes that it takes.
+"""A smoothed gradient from losses and from gradients, relative to the passes that it needs.
 
     python benchmarks/smoothed.py            # a minute
 
-The promises: an estimate from losses takes at most 1.2 times its forward passes and the drawing of its directions, one
-from gradients asks for them at 60% or more of the rate of bare batched backward passes. Both are of a network whose
-weights are shared by 100 patches of an example, as in a convolution, on as many points at once. A "dense" network, of
-one patch, multiplies no more often than the points have coordinates: its passes cost about as much as writing the
-points down, and it is shown without a promise. The columns of a line take turns. The exit status is 1 when a promise is
+The targets: an estimate from losses takes at most 1.2 times the time of its forward passes and the drawing of its
+directions; an estimate from gradients evaluates them at 60% or more of the rate of bare batched backward passes. Both
+use a network whose weights are shared by 100 patches of an example, as in a convolution, on as many points at once. A
+"dense" network with one patch does only one multiplication per coordinate of the points, so that its passes cost about
+as much as writing the points; it is shown without a target. The columns of a line are timed in turn. The exit status is
+1 if a target is missed.
 broken.
 """
 
@@ -27,7 +28,7 @@ MOST_LOSSES, LEAST_RATE = 1.2, 0.6
 
 
 def network(dtype: torch.dtype, patches: int) -> CustomProblem:
-    """`|mean_jk relu(w_k . a_j) - b|` of random patches a_j and targets."""
+    """Return the losses `|mean_jk relu(w_k . a_j) - b|` with random patches a_j and targets b."""
     size = EXAMPLES * (patches * INPUTS + 1)
     drawn = Streams.of("benchmark", ["network"]).normal("data", 0, size).view(EXAMPLES, -1).to(dtype)
 
@@ -40,7 +41,7 @@ def network(dtype: torch.dtype, patches: int) -> CustomProblem:
 def compared(
     order: str, directions: int, increment: bool, dtype: torch.dtype, patches: int
 ) -> tuple[float, float, float]:
-    """Milliseconds of an estimate of one run, of its passes, and of drawing its directions."""
+    """Return milliseconds of an estimate of one run, of its passes, and of drawing its directions."""
     problem, streams = network(dtype, patches), Streams.of("benchmark", ["run"])
     none = torch.zeros(1, dtype=torch.int64)
     source = SmoothedSamples(problem, 0.1, directions, "zeroth" if order == "losses" else "first")
@@ -72,7 +73,7 @@ def compared(
 
 
 def main() -> int:
-    """Print the lines; whether a promise is broken."""
+    """Print the lines; return 1 if a target is missed."""
     broken = False
     print(f"d = {DIM}, {EXAMPLES} examples, {torch.get_num_threads()} threads; milliseconds")
     for dtype, patches in itertools.product((torch.float64, torch.float32), (100, 1)):

@@ -1,10 +1,11 @@
-"""How long theory takes: one balance over one linear program in floats, and every claim.
+"""The time of the theory: an exact balance relative to a linear program in floats, and all claims.
 
     python benchmarks/theory.py
 
 The exact balance finds all vertices for all values of the kept symbols at once; the linear program finds the optimum at
-one point. Both are timed in turn on the same random instances (ten terms, three tuned symbols). The promises are half a
-second a balance, a second a claim and a minute for all claims on one core; the exit status is 1 when one is broken.
+one point. Both are timed in turn on the same random instances (ten terms, three tuned symbols). On one core, the
+targets are half a second per balance, a second per claim and a minute for all claims; the exit status is 1 if one is
+missed.
 """
 
 import random
@@ -23,7 +24,7 @@ NUM_TERMS, NUM_TUNED, NUM_KEPT, INSTANCES = 10, 3, 4, 40
 
 
 def instance(seed: int) -> tuple[tuple[sympy.Symbol, ...], dict[str, sympy.Expr]]:
-    """Ten random monomials in three tuned and four kept symbols."""
+    """Return ten random monomials in three tuned and four kept symbols."""
     generator = random.Random(seed)
     symbols = sympy.symbols(f"x0:{NUM_TUNED + NUM_KEPT}", positive=True)
 
@@ -34,7 +35,7 @@ def instance(seed: int) -> tuple[tuple[sympy.Symbol, ...], dict[str, sympy.Expr]
 
 
 def balances() -> float:
-    """Time both on every instance; the longest balance in seconds."""
+    """Time both methods on every instance; return the seconds of the longest balance."""
     ours, floor, counts = [], [], []
     for seed in range(INSTANCES):
         symbols, terms = instance(seed)
@@ -61,7 +62,7 @@ def balances() -> float:
 
 
 def claims() -> tuple[float, float]:
-    """Check every claim and its correction; the longest in seconds, and the sum, in processor time."""
+    """Check every claim and its correction; return the processor seconds of the longest, and the sum."""
     everything = []
     for key in papers.PAPERS:
         seconds = {}

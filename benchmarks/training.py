@@ -1,14 +1,14 @@
-"""One private step of two networks, side by side with plain torch and with Opacus.
+"""One private step of two networks, timed in turn with plain torch and with Opacus.
 
 The network of the MNIST35 experiment (60 inputs, 1000 hidden units, tanh, 2 classes) takes full batches of 1000
 examples; one for all ten digits (784 inputs, 1000 hidden units) takes Poisson batches of expected size 256 of MNIST's
-60,000. Every column of a table trains the same network at the same clipping norm and noise multiplier. The columns take
-turns in blocks of steps, as a training loop runs, so that a machine whose speed drifts does so for all of them; the
-ratios of the medians are what to read.
+60,000. Every column of a table trains the same network at the same clipping norm and noise multiplier. The columns are
+timed in turn, in blocks of steps as in a training loop, so that changes in the machine's speed affect all of them;
+compare the ratios of the medians.
 
 Poisson batches of plain torch and of Opacus are lists of indices prepared beforehand, and taking their rows is part of
-the step; ours tosses its coins within the step. Memory is the peak of a process above what it held before its first
-step, in a process of its own for each column.
+the step; dpnotes draws its batch within the step. Memory is the peak of a process above its memory before the first
+step; each column has its own process.
 """
 
 import argparse
@@ -36,19 +36,19 @@ from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.problems.datasets import gaussian_like, load
-from dpnotes.problems.files import DataNotFound
 from dpnotes.problems.networks import TwoLayerNetwork
+from dpnotes.problems.published import DataNotFound
 from dpnotes.random.streams import Streams
 
 NUM_HIDDEN, CLIP, STEP_SIZE = 1000, 4.0, 0.1
 RHO, NUM_STEPS = 0.19635, 100
 NOISE_MULTIPLIER = float(uniform(RHO, NUM_STEPS).noise_multipliers[0])
-BLOCK, WARM_UP = 20, 5  # steps of a column before the next has its turn, after some that find the caches cold
+BLOCK, WARM_UP = 20, 5  # steps of a column in a turn, after some warm-up steps
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Examples, and how many of them a step expects in its batch; None: it takes all of them."""
+    """Examples, and the expected batch size of a step; None means all of them."""
 
     inputs: Tensor
     labels: Tensor
@@ -56,12 +56,12 @@ class Task:
     batch: int | None
 
     def network(self) -> nn.Sequential:
-        """The network as torch modules."""
+        """Return the network as torch modules."""
         inputs = self.inputs.shape[1]
         return nn.Sequential(nn.Linear(inputs, NUM_HIDDEN), nn.Tanh(), nn.Linear(NUM_HIDDEN, self.num_classes))
 
     def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batches without end; Poisson ones from a list of indices."""
+        """Yield batches without end; Poisson batches from a list of indices."""
         if self.batch is None:
             yield from cycle([(self.inputs, self.labels)])
         streams, num_examples = Streams.of("benchmark", ["batches"], self.inputs.device), len(self.labels)
@@ -74,7 +74,7 @@ class Task:
 
 @cache
 def mnist35(device: str) -> Task:
-    """Gaussian inputs scaled to a largest norm of 10, as in the paper's preprocessing."""
+    """Return Gaussian inputs scaled to a largest norm of 10, as in the paper's preprocessing."""
     drawn = gaussian_like(1000, 60, 2, "benchmark")
     inputs = drawn.train_inputs * (10 / drawn.train_inputs.norm(dim=1).max())
     return Task(inputs.to(device), drawn.train_labels.to(device), 2, None)
@@ -82,7 +82,7 @@ def mnist35(device: str) -> Task:
 
 @cache
 def mnist(device: str) -> Task:
-    """MNIST where its files are (`DPNOTES_DATA`), else Gaussian inputs of that shape, which cost as much."""
+    """Return MNIST if its files exist (`DPNOTES_DATA`), else Gaussian inputs of that shape, which cost the same."""
     try:
         found = load("mnist")
     except DataNotFound:
@@ -94,7 +94,7 @@ TASKS = {"MNIST35, full batches of 1000": mnist35, "784-1000-10, Poisson batches
 
 
 def plain(task: Task) -> Callable[[], None]:
-    """A non-private torch SGD step: the floor."""
+    """Return a step of non-private torch SGD, the baseline."""
     model = task.network().to(task.inputs.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=STEP_SIZE)
     batches = task.batches()
@@ -109,7 +109,7 @@ def plain(task: Task) -> Callable[[], None]:
 
 
 def ours(task: Task, runs: int) -> Callable[[], None]:
-    """A step of `runs` runs at once: clipped, noised, accounted."""
+    """Return a step of `runs` runs at once: clipped, noised, accounted."""
     device = task.inputs.device
     problem = TwoLayerNetwork(task.inputs, task.labels, NUM_HIDDEN, task.num_classes)
     oracle: Oracle
@@ -136,7 +136,7 @@ def ours(task: Task, runs: int) -> Callable[[], None]:
 
 
 def opacus(task: Task, mode: str) -> Callable[[], None]:
-    """An Opacus step, with per-sample gradients by hooks or by ghost clipping."""
+    """Return an Opacus step, with per-sample gradients by hooks or by ghost clipping."""
     from opacus import PrivacyEngine  # pyright: ignore[reportMissingImports]
 
     model = task.network().to(task.inputs.device)
@@ -166,7 +166,7 @@ def opacus(task: Task, mode: str) -> Callable[[], None]:
 
 
 def columns(task: Task, runs: int) -> dict[str, tuple[Callable[[], Callable[[], None]], int]]:
-    """What makes a step of each column, and how many runs that takes a step of; the first is the floor."""
+    """Return each column's factory of a training step and its number of runs per step; the first is the baseline."""
     return {
         "plain torch SGD, not private": (lambda: plain(task), 1),
         f"dpnotes, {runs} run(s) a chunk": (lambda: ours(task, runs), runs),
@@ -176,7 +176,7 @@ def columns(task: Task, runs: int) -> dict[str, tuple[Callable[[], Callable[[], 
 
 
 def table(task: Task, runs: int, rounds: int) -> list[tuple[str, float, float]]:
-    """Name, median milliseconds a run and step, and the ratio to plain torch, for each column."""
+    """Return name, median milliseconds per run and step, and ratio to plain torch, for each column."""
     device = task.inputs.device.type
     steps = {name: (make(), count) for name, (make, count) in columns(task, runs).items()}
     times: dict[str, list[float]] = {name: [] for name in steps}
@@ -195,22 +195,22 @@ def table(task: Task, runs: int, rounds: int) -> list[tuple[str, float, float]]:
 
 
 def memory(task: str, column: int, device: str, runs: int) -> float:
-    """MiB that steps of a column need at most above what was held before them, in a process of its own."""
+    """Return the peak MiB of a column's steps above the memory before them, in a separate process."""
     command = [sys.executable, __file__, "--memory", task, str(column), device, str(runs)]
-    # A fixed threshold: what is freed goes back to the system, and does not hide in the heap.
+    # With a fixed threshold, freed memory returns to the system and does not stay in the heap.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
     return float(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
 
 
 def _measure_memory(task: str, column: int, device: str, runs: int) -> float:
-    # A step of the smallest task first: what a column imports and compiles is not what it needs.
+    # A step of the smallest task first, because the memory of imports and compilation does not count.
     list(columns(next(iter(TASKS.values()))(device), runs).values())[column][0]()()
     step = list(columns(TASKS[task](device), runs).values())[column][0]()
     if device == "cuda":
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
     else:
-        Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here (Linux)
+        Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here (Linux)
         before = _resident("VmRSS")
     for _ in range(WARM_UP):
         step()
@@ -229,7 +229,7 @@ def _synchronise(device: str) -> None:
 
 
 def main() -> None:
-    """Print the tables for the CPU, and for the GPU where there is one."""
+    """Print the tables for the CPU, and for the GPU if there is one."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=8, help="blocks of steps of each column")
     parser.add_argument("--task", choices=TASKS, help="one of the tables")

@@ -1,9 +1,9 @@
-"""How long a slider takes: kernel time from setting its value to the traits written, over a bare Agg redraw.
+"""The time of a slider: kernel time from setting its value to writing the traits, relative to a bare Agg redraw.
 
     python benchmarks/widget.py
 
-Both are timed in turn in one run, on the same figure. The promise is a ratio of at most 2 (a bare redraw takes about
-25 ms); the exit status is 1 when it is broken.
+Both are timed in turn in one run, on the same figure. The target is a ratio of at most 2 (a bare redraw takes about 25
+ms); the exit status is 1 if it is missed.
 """
 
 import statistics
@@ -21,7 +21,7 @@ REPEATS = 30
 
 
 def two_curves() -> Explorer:
-    """One panel with two curves of 200 points."""
+    """Return one panel with two curves of 200 points."""
 
     def draw(data, axes):
         for style, name in enumerate(("sine", "cosine")):
@@ -37,7 +37,7 @@ def two_curves() -> Explorer:
 
 
 def bar_and_log_curve() -> Explorer:
-    """Two panels: a budget bar of 100 steps twice, and a curve on log scales."""
+    """Return two panels: a budget bar of 100 steps twice, and a curve on log scales."""
 
     def draw(data, left, right):
         plots.budget_bar(left, data["shares"], ["uniform", "dynamic"])
@@ -59,14 +59,14 @@ def bar_and_log_curve() -> Explorer:
 
 
 def milliseconds(function) -> float:
-    """Wall time of one call."""
+    """Return the wall time of one call."""
     start = time.perf_counter()
     function()
     return 1e3 * (time.perf_counter() - start)
 
 
 def main() -> int:
-    """Print one line a widget, and say whether all kept the promise."""
+    """Print one line per widget; return 1 if a target is missed."""
     print(f"{'widget':<20}{'bare redraw ms':>16}{'set to traits ms':>18}{'ratio':>8}")
     worst = 0.0
     for make in (two_curves, bar_and_log_curve):

@@ -1,7 +1,7 @@
-"""Guarantees: what may be claimed, for which neighbours, under which sampling, resting on what.
+"""Privacy guarantees, with their neighbouring relation, sampling and assumptions.
 
-The values below are the assumptions and the gaps that come up again and again, said once and in the same words. Nothing
-is claimed while something that a run checked did not hold: epsilon is infinite then.
+The constants below are the recurring assumptions and exclusions, each worded once. If an assumption that a run checked
+did not hold, the guarantee claims nothing: its epsilon is infinite.
 """
 
 import json
@@ -13,47 +13,46 @@ from enum import StrEnum
 from typing import Any, Literal, get_args
 
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, NonNegative, Positive, checked
 
 Basis = Literal["proved", "enforced", "checked", "measured", "assumed"]
 
 
 class Relation(StrEnum):
-    """When two data sets are neighbours. Sampling, sensitivity and accountant must be for the same one."""
+    """The neighbouring relation of data sets. Sampling, sensitivity and accountant must use the same relation."""
 
     REPLACE_ONE = "replace-one"  # one example is exchanged for any other
     ADD_OR_REMOVE = "add-or-remove-one"  # one example more or less; normalisers are public constants
     ZERO_OUT = "zero-out-one"  # one example's contribution becomes zero; the number of examples is public
 
 
+@checked
 @dataclass(frozen=True)
 class Assumption:
-    """What a guarantee rests on; `holds` is None where nothing in the run could check it."""
+    """An assumption of a guarantee; `holds` is None where nothing in the run could check it."""
 
     statement: str
     basis: Basis
     holds: bool | None = None
 
-    def __post_init__(self) -> None:
-        validate.one_of(get_args(Basis), basis=self.basis)
-        validate.or_none(validate.flag, holds=self.holds)
 
-
+@checked
 @dataclass(frozen=True)
 class Guarantee:
-    """What may be claimed, for which neighbours, computed by whom, resting on what, and leaving out what.
+    """An (epsilon, delta) claim with its neighbouring relation, accountant, assumptions and exclusions.
 
     Args:
-      nominal_epsilon: what the accountant computed, at least 0, whether or not the assumptions held; `epsilon` is what
-        is claimed. Infinite where nothing is.
-      delta: what is claimed with it, at least 0; from 1 on nothing is.
+      nominal_epsilon: the accountant's epsilon, at least 0, whether or not the assumptions held; infinite where nothing
+        is claimed. The claimed value is the property `epsilon`.
+      delta: claimed together with epsilon, at least 0; a delta of 1 or more claims nothing.
       relation: which data sets are neighbours.
-      accountant: how the two numbers were found.
-      assumptions: what the claim rests on.
-      not_covered: what depends on the data and is left out.
+      accountant: the method that computed the two numbers.
+      assumptions: the assumptions that the claim depends on.
+      not_covered: quantities that depend on the data and are not part of the claim.
 
     Raises:
-      ValueError: outside these domains, or
-      TypeError: for what is no number or no relation.
+      ValueError: outside these domains.
+      TypeError: if a number or the relation has another type.
 
     Example:
       >>> print(Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (SEED_IS_PUBLIC,), (TUNED_ON_PRIVATE_DATA,)))
@@ -66,7 +65,7 @@ class Guarantee:
     """
 
     nominal_epsilon: float
-    delta: float
+    delta: NonNegative
     relation: Relation
     accountant: str
     assumptions: tuple[Assumption, ...] = ()
@@ -74,20 +73,18 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         validate.or_infinite(validate.non_negative, nominal_epsilon=self.nominal_epsilon)
-        validate.non_negative(delta=self.delta)
-        validate.instance(Relation, relation=self.relation)
         validate.instance(tuple, assumptions=self.assumptions, not_covered=self.not_covered)
         for assumption in self.assumptions:
             validate.instance(Assumption, assumptions=assumption)
 
     @property
     def holds(self) -> bool:
-        """Whether nothing that was checked failed."""
+        """Return whether no assumption was found not to hold."""
         return all(a.holds is not False for a in self.assumptions)
 
     @property
     def epsilon(self) -> float:
-        """What is claimed: infinite where something that was checked failed."""
+        """The claimed epsilon: infinite if an assumption that was checked failed."""
         return self.nominal_epsilon if self.holds else math.inf
 
     def __str__(self) -> str:
@@ -102,7 +99,7 @@ class Guarantee:
 
 
 def as_json(guarantee: Guarantee, **more: Any) -> str:
-    """A guarantee as JSON, with the entries of `more`, which `from_json` ignores.
+    """The guarantee as JSON, together with the entries of `more`, which `from_json` ignores.
 
     Example:
       >>> guarantee = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (REAL_NUMBERS,))
@@ -116,7 +113,7 @@ def from_json(text: str) -> Guarantee:
     """The guarantee that `as_json` wrote.
 
     Raises:
-      ValueError: if the text is not one.
+      ValueError: if the text is not a guarantee in that format.
     """
     try:
         said = json.loads(text)
@@ -130,7 +127,7 @@ def from_json(text: str) -> Guarantee:
 
 
 def _rounded_up(number: float, digits: int) -> str:
-    """To so many significant digits, and never to less: what is written is claimed, too."""
+    """The number rounded up to `digits` significant digits: a printed value must not be below the claimed one."""
     return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(number)))):.{digits}g}"
 
 
@@ -146,7 +143,7 @@ ROUNDED_ONCE = Assumption(
 )
 EXACT_SUMS = Assumption(
     "answers are sums as of real numbers (in float32 20,000 terms moved one by .0025 more than its sensitivity), and "
-    "nobody sees how long the run takes",
+    "nobody sees how long the run takes or an error that ends it",
     "assumed",
 )
 GIVEN_IS_PUBLIC = Assumption(
@@ -171,7 +168,7 @@ EXAMPLES_MIX = Assumption(f"{EXAMPLES_APART.statement} (the module mixes them)",
 
 
 def examples_apart(problem: Any) -> tuple[Assumption, ...]:
-    """What it rests on that an example's gradient is its own: nothing more where it is so by construction.
+    """The assumptions under which no example enters another one's gradient; none if the problem ensures it itself.
 
     Example:
       >>> import torch
@@ -183,7 +180,7 @@ def examples_apart(problem: Any) -> tuple[Assumption, ...]:
         Assumption(f"{name} treats each example by itself and keeps nothing of it (vouched for by name)", "assumed")
         for name in getattr(problem, "vouched", ())
     )
-    if getattr(problem, "keeps_examples_apart", False):  # without the attribute nothing is known
+    if getattr(problem, "keeps_examples_apart", False):  # a problem without the attribute may mix its examples
         return vouched
     if getattr(problem, "mixes_examples", False):
         return (EXAMPLES_MIX,)
@@ -198,14 +195,14 @@ STATISTICS_WITHOUT_NOISE = "statistics of the private data that were released wi
 def assumptions_of_runs(
     *, secret_seed: bool, shared_noise: bool = False, rounded_once: bool = False
 ) -> tuple[Assumption, ...]:
-    """What every run on a computer rests on, whatever it computes; all that returns a run's guarantee attaches it.
+    """The assumptions of every run on a computer; every function that returns a run's guarantee attaches them.
 
-    An accountant knows mechanisms as they are defined; what a run adds to that is said here.
+    An accountant analyses mechanisms as they are defined; these assumptions concern their execution.
 
     Args:
-      secret_seed: whether numbers came from the operating system (`Streams.secret`).
-      shared_noise: whether runs of equal keys are among them.
-      rounded_once: whether all mechanisms round once to a grid there (`privacy.mechanisms.is_exact`).
+      secret_seed: whether the random numbers came from the operating system (`Streams.secret`).
+      shared_noise: whether some of the runs have equal keys.
+      rounded_once: whether all mechanisms round once to a grid on secret streams (`privacy.mechanisms.is_exact`).
 
     Example:
       >>> [a.basis for a in assumptions_of_runs(secret_seed=True, rounded_once=True)]
@@ -218,7 +215,7 @@ def assumptions_of_runs(
 
 
 def rest_of(*parts: Iterable[Assumption]) -> tuple[Assumption, ...]:
-    """What a claim rests on that is made of parts, each named once; what is enforced in some of them alone is not said.
+    """The union of several claims' assumptions, without `ROUNDED_ONCE` if one of them assumes `REAL_NUMBERS`.
 
     Example:
       >>> rest_of([ROUNDED_ONCE, GIVEN_IS_PUBLIC], [REAL_NUMBERS, GIVEN_IS_PUBLIC]) == (GIVEN_IS_PUBLIC, REAL_NUMBERS)
@@ -229,17 +226,17 @@ def rest_of(*parts: Iterable[Assumption]) -> tuple[Assumption, ...]:
 
 
 def together(claims: Iterable[Guarantee]) -> Guarantee:
-    """What may be claimed for all that several runs on the same data released, one after the other.
+    """The guarantee of several runs on the same data, composed sequentially.
 
-    Epsilons add up, and deltas; an accountant of all releases at once knows of less.
+    Epsilons and deltas add up; one accountant for all releases together may give a smaller total.
 
     Args:
-      claims: one or more, for the same neighbours. What else a run was given, such as where it starts, may come from
-        those before it.
+      claims: one or more, for the same neighbours. The other inputs of a run, such as its initial point, may come from
+        earlier runs.
 
     Raises:
       ValueError: for no claims, or claims for different neighbours.
-      TypeError: for what is no claim.
+      TypeError: if an entry is not a `Guarantee`.
 
     Example:
       >>> one = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (NOISE_IS_SECRET,))
@@ -267,16 +264,16 @@ def together(claims: Iterable[Guarantee]) -> Guarantee:
 
 
 def bound_was_checked(bound: float, exceeded: int, checked: int, what: str = "gradient norm") -> Assumption:
-    """The assumption that what is not clipped stays below a bound, with what the run saw of it.
+    """The assumption that unclipped norms stay below a bound, with the violations that a run observed.
 
-    A sensitivity that rests on a bound nobody enforces is worth nothing once the bound was exceeded, by however few
-    examples: such a run claims nothing. That none exceeded it says so of this data set only, not of its neighbours.
+    A sensitivity based on an unenforced bound is invalid as soon as a single example exceeds the bound: such a run
+    claims nothing. If no example exceeded it, that is true of this data set only and says nothing about its neighbours.
 
     Args:
       bound: C, above 0.
-      exceeded: how many were longer, at least 0; exact, so covered by no guarantee itself.
-      checked: how many were looked at, at least 1.
-      what: what was compared with the bound.
+      exceeded: the number of values above the bound, at least 0; an exact count that no guarantee covers.
+      checked: the number of values compared with the bound, at least 1.
+      what: the name of the compared quantity.
 
     Raises:
       ValueError: outside these domains.
@@ -300,10 +297,9 @@ Accountant = Literal["exact", "PLD"]
 # What is known of a release: Gaussian or Laplace noise; or only that it is epsilon-DP ("pure"), or rho-zCDP ("zcdp").
 Noise = Literal["gaussian", "laplace", "pure", "zcdp"]
 
-# Which accountant knows a sampling scheme under which relation. What is missing here has no accountant that we trust:
-# under add-or-remove-one a batch of fixed size is not a function of the others' batches (one example more shifts or
-# swaps who is in it), fresh ones no more than random ones; a Poisson batch under replace-one needs the contributions'
-# lengths, not only their distance.
+# The accountant of each supported pair of sampling scheme and relation. We trust no accountant for the other pairs:
+# under add-or-remove-one, one more example changes which of the other examples are in a batch of fixed size, fresh or
+# random; a Poisson batch under replace-one needs the norms of the contributions, not only the norm of their difference.
 ALLOWED: dict[tuple[str, Relation], Accountant] = {
     ("whole", Relation.REPLACE_ONE): "exact",
     ("whole", Relation.ADD_OR_REMOVE): "exact",
@@ -317,18 +313,19 @@ ALLOWED: dict[tuple[str, Relation], Accountant] = {
 
 
 class CombinationError(ValueError):
-    """Sampling, neighbouring relation, sensitivity, mechanism and accountant do not go together."""
+    """The error for sampling, relation, sensitivity, mechanism and accountant that do not go together."""
 
 
+@checked
 @dataclass(frozen=True)
 class Sampling:
-    """Which examples a release touches.
+    """The rule that selects the examples of a release.
 
     Args:
       scheme: "whole" (all), "fresh" (a batch of public size that no other release touches), "poisson" (each example
-        independently; how many they are is secret) or "fixed-size" (a batch drawn without replacement).
-      rate: the probability that a random batch holds a given example, in (0, 1]; 1 for the others.
-      num_examples: that a fixed-size batch is drawn from, which has `rate * num_examples`; 1 for the others.
+        independently; the size of the batch is private) or "fixed-size" (a batch drawn without replacement).
+      rate: the probability that a random batch holds a given example, in (0, 1]; 1 for the other schemes.
+      num_examples: the number of examples from which a fixed-size batch of `rate * num_examples` is drawn; else 1.
 
     Raises:
       ValueError: outside these domains, or if a batch of fixed size would not have a whole number of examples.
@@ -342,13 +339,10 @@ class Sampling:
     """
 
     scheme: Scheme
-    rate: float = 1.0
-    num_examples: int = 1
+    rate: Positive = 1.0
+    num_examples: AtLeastOne = 1
 
     def __post_init__(self) -> None:
-        validate.one_of(get_args(Scheme), scheme=self.scheme)
-        validate.positive(rate=self.rate)
-        validate.at_least(1, num_examples=self.num_examples)
         if self.rate > 1:
             raise ValueError(f"Expected 0 < rate={self.rate!r} <= 1.")
         if self.scheme in ("whole", "fresh") and self.rate != 1:
@@ -364,18 +358,18 @@ class Sampling:
 
     @property
     def batch_size(self) -> int:
-        """Of a batch of fixed size."""
+        """The number of examples in a batch of fixed size."""
         return round(self.rate * self.num_examples)
 
     @staticmethod
     def poisson(rate: float) -> "Sampling":
-        """Each example independently with this probability, in (0, 1]."""
+        """Poisson sampling: each example enters independently with probability `rate`, in (0, 1]."""
         validate.positive(rate=rate)
         return Sampling("poisson", float(rate))
 
     @staticmethod
     def fixed_size(batch_size: int, num_examples: int) -> "Sampling":
-        """`batch_size` of `num_examples`, at least 1 and at most all, without replacement."""
+        """A batch of `batch_size` of `num_examples` examples, from 1 to all, drawn without replacement."""
         validate.at_least(1, batch_size=batch_size)
         validate.at_least(batch_size, num_examples=num_examples)
         return Sampling("fixed-size", batch_size / num_examples, num_examples)
@@ -389,8 +383,8 @@ def check_combination(sampling: Sampling, relation: Relation, noise: Noise = "ga
     """The accountant for this sampling under this relation.
 
     Raises:
-      CombinationError: if there is none, saying what goes with either; or if it does not know this noise.
-      TypeError: if one of them is something else, such as the name of a relation.
+      CombinationError: if there is none (the message lists the valid ones), or if it does not support this noise.
+      TypeError: if an argument has another type, such as the name of a relation.
       ValueError: if the noise is of no known kind.
 
     Example:

@@ -1,6 +1,6 @@
-"""JupyterLab in a real chromium, offline: a server of its own, a page that keeps what it complained about.
+"""JupyterLab in a real chromium, offline: a local server, and a page that records its errors.
 
-Whoever imports this is skipped where there is no playwright; in CI that is an error.
+Tests that import this module are skipped without playwright; in CI they fail.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ CHROMIUM = [
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
 ]  # fmt: skip
-# No news toast, which comes and goes; every cell in the page, not only those in view.
+# Disable the news toast, which appears at random, and put all cells into the page, not only the visible ones.
 SETTINGS = {
     "apputils-extension/notification": '{"fetchNews": "false", "checkForUpdates": false}',
     "notebook-extension/tracker": '{"windowingMode": "none"}',
@@ -91,7 +91,7 @@ PALE = """least => {
 
 @contextlib.contextmanager
 def jupyterlab(root: Path, home: Path, seconds: float = 60) -> Iterator[str]:
-    """Serve the folder `root`, with settings and caches under `home` and nothing of the user's; gives the address."""
+    """Serve the folder `root`, with settings and caches under `home` and without the user's own; yield the address."""
     for name, text in SETTINGS.items():
         path = home / f"settings/@jupyterlab/{name}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ def _wait_for(url: str, server: subprocess.Popen[bytes], log: Path, seconds: flo
 
 @contextlib.contextmanager
 def launched() -> Iterator["Browser"]:
-    """The chromium of the system."""
+    """Launch the system's chromium."""
     if doctor.chromium() is None:
         pytest.fail("chromium was not found")
     with sync_playwright() as playwright:
@@ -155,11 +155,11 @@ def launched() -> Iterator["Browser"]:
 
 
 def complaints(page: "Page", url: str) -> list[str]:
-    """What goes wrong on a page from now on; only what is at `url` is let through."""
+    """Collect the errors and warnings of a page from now on; requests outside `url` are blocked."""
     heard: list[str] = []
 
     def console(message: "ConsoleMessage") -> None:
-        slow = "to activate" in message.text  # what JupyterLab says on a busy machine
+        slow = "to activate" in message.text  # a message of JupyterLab on a busy machine
         if message.type in ("error", "warning") and not slow:
             heard.append(f"console {message.type}: {message.text}")
 
@@ -180,7 +180,7 @@ def complaints(page: "Page", url: str) -> list[str]:
 
 @dataclass
 class Notebook:
-    """A notebook open in JupyterLab, and what went wrong meanwhile.
+    """A notebook that is open in JupyterLab, and the errors of its page.
 
     Args:
       page: the browser's page.
@@ -193,11 +193,11 @@ class Notebook:
     @staticmethod
     @contextlib.contextmanager
     def opened(browser: "Browser", url: str, name: str) -> Iterator["Notebook"]:
-        """The notebook called `name` in the served folder."""
+        """Open the notebook called `name` in the served folder."""
         page = browser.new_page(viewport={"width": 1300, "height": 1500})
         notebook = Notebook(page, complaints(page, url))
         try:
-            page.set_default_timeout(120_000)  # a busy machine takes its time
+            page.set_default_timeout(120_000)  # a busy machine is slow
             page.goto(f"{url}/doc/tree/{name}")
             page.wait_for_selector(".jp-Notebook .jp-Cell")
             yield notebook
@@ -205,7 +205,7 @@ class Notebook:
             page.close()
 
     def wait_until_shown(self, milliseconds: float = 60_000) -> None:
-        """Wait until the stored notebook is in the page, its mathematics set."""
+        """Wait until the stored notebook is shown, with its formulas typeset."""
         self.page.wait_for_function(
             "() => window.jupyterapp?.shell.currentWidget?.context?.isReady", timeout=milliseconds
         )
@@ -245,7 +245,7 @@ class Notebook:
         )
 
     def explorers(self) -> list["Locator"]:
-        """The explorers that follow their sliders at once."""
+        """Return the explorers that follow their sliders without a button."""
         found = self.page.locator(".dpnotes-explorer")
         following = found.filter(has=self.page.locator(".noUi-handle")).filter(
             has_not=self.page.locator("button.jupyter-button")
@@ -254,12 +254,12 @@ class Notebook:
         return following.all()
 
     def seen(self, explorer: "Locator") -> tuple[str, str]:
-        """The picture and the readout of an explorer."""
+        """Return the picture and the readout of an explorer."""
         picture, readout = explorer.locator("img"), explorer.locator(".dpnotes-readout")
         return picture.evaluate("element => element.src"), readout.inner_text()
 
     def differs(self, explorer: "Locator", before: tuple[str, str], both: bool = False, seconds: float = 5) -> bool:
-        """Whether picture or readout, or both of them, come to be other than they were."""
+        """Wait until picture or readout (or both) differ from before; return whether they do."""
         deadline = time.monotonic() + seconds
         while True:
             changes = [now != then for now, then in zip(self.seen(explorer), before, strict=True)]
@@ -268,8 +268,8 @@ class Notebook:
             self.page.wait_for_timeout(100)
 
     def move_slider(self, explorer: "Locator", slider: int, key: str, times: int, seconds: float = 10) -> bool:
-        """Press `key` on a slider; whether readout and picture then changed, both of them."""
-        self.wait_until_idle()  # what was moved before may still be followed, and would be taken for this move
+        """Press `key` on a slider; return whether both readout and picture changed."""
+        self.wait_until_idle()  # an earlier move may still be in progress and would count as this one
         before = self.seen(explorer)
         explorer.locator(".noUi-handle").nth(slider).focus()
         for _ in range(times):
@@ -277,9 +277,9 @@ class Notebook:
         return self.differs(explorer, before, both=True, seconds=seconds)
 
     def choose(self, control: "Locator", key: str = "ArrowDown") -> int:
-        """Open a dropdown, press `key`, and take what it leads to; the place of what is chosen then.
+        """Open a dropdown, press `key` and confirm; return the index of the new choice.
 
-        On a closed one JupyterLab takes the arrows for itself and goes to another cell.
+        On a closed dropdown JupyterLab itself handles the arrow keys and moves to another cell.
         """
         control.focus()
         for press in ("Space", key, "Enter"):
@@ -289,11 +289,11 @@ class Notebook:
         return control.evaluate("element => element.selectedIndex")
 
     def steppers(self) -> list["Locator"]:
-        """The listings that are stepped through."""
+        """Return the listings with a stepper."""
         return self.page.locator(".dpnotes-stepper").all()
 
     def step(self, stepper: "Locator", key: str, seconds: float = 5) -> tuple[str, str]:
-        """Press `key` on a stepper's slider and wait for another step; the readout and the lines that are marked."""
+        """Press `key` on a stepper's slider and wait for another step; return the readout and the marked lines."""
         before = self.shown(stepper)
         stepper.locator(".noUi-handle").focus()
         self.page.keyboard.press(key)
@@ -303,11 +303,11 @@ class Notebook:
         return self.shown(stepper)
 
     def shown(self, stepper: "Locator") -> tuple[str, str]:
-        """The readout of a stepper, and the lines that are marked."""
+        """Return the readout of a stepper and its marked lines."""
         return stepper.locator(".dpnotes-readout").inner_text(), "\n".join(stepper.locator("mark").all_inner_texts())
 
     def errors(self) -> list[str]:
-        """Outputs that are errors or warnings, errors of explorers, and mathematics that could not be set."""
+        """Return error and warning outputs, errors of explorers, and formulas that could not be typeset."""
         return self.page.evaluate("""() => [
             ...document.querySelectorAll('[data-mime-type="application/vnd.jupyter.stderr"]'),
             ...document.querySelectorAll('[data-mime-type="application/vnd.jupyter.error"]'),
@@ -315,12 +315,12 @@ class Notebook:
         ].map(element => element.textContent.slice(0, 300))""")
 
     def resize(self, width: int) -> None:
-        """Give the window another width, in pixels, and let the page follow."""
+        """Set the width of the window, in pixels, and wait for the layout."""
         self.page.set_viewport_size({"width": width, "height": 1500})
         self.page.wait_for_timeout(300)
 
     def dress(self, theme: str) -> None:
-        """Put on a theme, "JupyterLab Light" or "JupyterLab Dark"."""
+        """Set the theme, "JupyterLab Light" or "JupyterLab Dark"."""
         self.page.evaluate(
             "theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme: theme})", theme
         )
@@ -329,18 +329,18 @@ class Notebook:
         self.page.wait_for_timeout(300)
 
     def cut(self) -> list[str]:
-        """What of outputs and texts is wider than its place, by how many pixels; a box that scrolls hides as well."""
+        """Return outputs and texts wider than their box, with the excess in pixels; scrolling boxes count, too."""
         return self.page.evaluate(CUT)
 
     def pale(self, least: float = 4.5) -> list[str]:
-        """Words in outputs and texts with less contrast to what is behind them, as they are painted now."""
+        """Return words in outputs and texts whose contrast with their background, as painted, is too low."""
         return self.page.evaluate(PALE, least)
 
     def unsaid(self) -> list[str]:
-        """Pictures in outputs and texts that have no alternative text."""
+        """Return pictures in outputs and texts without an alternative text."""
         return self.page.evaluate("""() => [...document.querySelectorAll('.jp-OutputArea img, .jp-MarkdownOutput img')]
             .filter(image => ['', 'Image'].includes(image.alt.trim())).map(image => image.outerHTML.slice(0, 80))""")
 
     def pixels(self, path: Path) -> None:
-        """A picture of the whole notebook, for a person to look at."""
+        """Save a picture of the whole notebook for a person to look at."""
         self.page.screenshot(path=path, full_page=True)

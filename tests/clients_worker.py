@@ -1,10 +1,10 @@
-"""One process of clients, for `tests/oracles/test_clients.py`: it writes the path of its runs, or what went wrong.
+"""One process of clients for `tests/oracles/test_clients.py`: it writes the path of its runs, or its error.
 
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python -m tests.clients_worker OUT CLIENTS SIZE [FAULT]
 
-A fault is "die", "hang", "stale", "nan", "float32" or "words", after the third round, or "threads" from the beginning;
-of the last rank. With KEPT, a folder, in the environment the runs are kept there every second step, and go on from
-there; it writes where they end, and the fault "kill7" is a kill -9 at the seventh file.
+A fault of the last rank is "die", "hang", "stale", "nan", "float32" or "words" after the third round, or "threads" from
+the beginning. If the environment variable KEPT names a folder, the runs store a checkpoint there every second step and
+continue from it. The process then writes their last points, and the fault "kill7" is a kill -9 at the seventh file.
 """
 
 import os
@@ -36,7 +36,7 @@ CURVATURES = torch.linspace(0.1, 1.0, DIM, dtype=torch.float64)
 
 
 def sizes(num_clients: int) -> list[int]:
-    """Of the examples of each client, no two neighbours alike."""
+    """Return the number of examples of each client; consecutive clients have different numbers."""
     return [400 + 37 * (client % 5) for client in range(num_clients)]
 
 
@@ -57,7 +57,7 @@ def oracle(num_clients: int, size: int, processes: Processes) -> Clients:
 
 
 def path(num_clients: int, size: int, processes: Processes, break_: Any = lambda step, clients: None) -> Tensor:
-    """The points of all steps, `(steps, runs, dim)`."""
+    """Return the points of all steps, `(steps, runs, dim)`."""
     clients, points = oracle(num_clients, size, processes), []
     method, x = Descent(0.3), torch.linspace(-2, 2, RUNS * DIM, dtype=torch.float64).view(RUNS, DIM)
 
@@ -71,7 +71,7 @@ def path(num_clients: int, size: int, processes: Processes, break_: Any = lambda
 
 
 def kept_path(num_clients: int, size: int, processes: Processes, folder: Path) -> Tensor:
-    """The last points, `(runs, dim)`, of runs that go on from their checkpoint."""
+    """Return the last points, `(runs, dim)`, of runs that continue from their checkpoint."""
     clients, method, streams = oracle(num_clients, size, processes), Descent(0.3), Streams.of(0, ["a", "b"])
     x = torch.linspace(-2, 2, RUNS * DIM, dtype=torch.float64).view(RUNS, DIM)
     state = method.init(x, clients)
@@ -131,8 +131,8 @@ def main() -> None:
         result = " ".join(f"{type(error).__name__}: {error}".split())
     torch.save(result, Path(out) / f"{processes.rank}.pt")
     if isinstance(result, str):
-        time.sleep(5 * (processes.rank == 0))  # where the store is that the others ask who is missing
-        os._exit(1)  # nobody is waited for
+        time.sleep(5 * (processes.rank == 0))  # rank 0 holds the store in which the others look up the missing process
+        os._exit(1)  # exit without waiting for the other processes
     if isinstance(processes, Together):
         processes.close()
 

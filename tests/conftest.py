@@ -1,4 +1,4 @@
-"""What every test runs under: few threads, derandomised hypothesis, markers that say what they miss."""
+"""The settings of all tests: few threads, derandomised hypothesis, markers that report missing requirements."""
 
 import os
 
@@ -7,7 +7,7 @@ import pytest
 
 from dpnotes.cli import doctor
 
-# Before numpy and torch are imported: two workers at default threads fight over the cores.
+# This must precede the import of numpy and torch: two workers with the default number of threads slow each other down.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 os.environ.setdefault("MPLBACKEND", "agg")
@@ -17,7 +17,7 @@ hypothesis.settings.load_profile("dpnotes")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test of the browser or the GPU says what it misses; in CI a missing browser is a failure."""
+    """Skip a test of the browser or the GPU with the missing requirement; in CI a missing browser is a failure."""
     if item.get_closest_marker("browser") and doctor.chromium() is None:
         message = "chromium was not found: apt-get install chromium (Debian) or set DPNOTES_CHROMIUM to its path"
         if os.environ.get("CI"):

@@ -1,4 +1,4 @@
-"""What is done, on a pretend device or by Python, in numbers that time does not blur."""
+"""Counts of the work on a pretend device and of calls in Python, which do not depend on time."""
 
 import sys
 from collections import Counter
@@ -18,7 +18,7 @@ from dpnotes.random import reference
 
 
 def python_calls(action: Callable[[], object]) -> Counter[str]:
-    """How often Python functions of each package are called by an action."""
+    """Count the calls of Python functions of each package during an action."""
     found: Counter[str] = Counter()
 
     def seen(frame: FrameType, event: str, _: object) -> None:
@@ -36,7 +36,7 @@ def python_calls(action: Callable[[], object]) -> Counter[str]:
 
 @dataclass
 class Counts:
-    """What was done on a pretend device."""
+    """The work counted on a pretend device."""
 
     launches: int = 0
     waits: int = 0
@@ -53,7 +53,7 @@ class Counts:
 
 @contextmanager
 def counting() -> Iterator[Callable[[], Counts]]:
-    """A pretend device, and what was done on it so far."""
+    """Provide a pretend device, and a function that returns the counts so far."""
     found = Counts()
 
     def estimate(gradient: Any, price: Any, num_gradients: torch.Tensor, *others: Any) -> Estimate:

@@ -1,4 +1,4 @@
-"""What a slow test tries of many: something else at the next commit."""
+"""Random choices of slow tests, different at each commit."""
 
 import random
 from collections.abc import Iterable
@@ -7,6 +7,6 @@ from dpnotes.experiments import provenance
 
 
 def drawn(choices: Iterable[str], number: int = 1) -> list[str]:
-    """So many of the choices, drawn by the commit's hash; without git by the date."""
+    """Return `number` of the choices, drawn by the commit's hash, or without git by the date."""
     seed = provenance.git("rev-parse", "HEAD") or provenance.now()[:10]
     return random.Random(seed.strip()).sample(sorted(choices), number)

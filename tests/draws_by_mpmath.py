@@ -1,9 +1,9 @@
-"""The draws by another program: Philox on Python's integers, Box and Muller's transform on mpmath's floats.
+"""An independent program for the draws: Philox in Python's integers, the Box-Muller transform in mpmath's floats.
 
     python tests/draws_by_mpmath.py        # writes tests/known_draws.csv
 
-mpmath rounds to 53 bits, to the nearest, ties to even, each operation by itself: that is IEEE 754's float64, as long
-as nothing overflows. At more bits, and with the functions themselves, it says what the transform stands for.
+mpmath rounds every operation separately to 53 bits, to nearest with ties to even, which equals IEEE 754's float64 as
+long as nothing overflows. With more bits and exact functions, it computes the ideal value of the transform.
 """
 
 import csv
@@ -23,7 +23,7 @@ PLACES = [  # key, purpose (two words each), call, element
 
 
 def philox(key: tuple[int, int], counter: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
-    """Salmon et al. (2011), Philox4x32 with ten rounds."""
+    """Return Philox4x32 with ten rounds, from Salmon et al. (2011)."""
     c, (k0, k1) = list(counter), key
     for _ in range(10):
         high0, low0 = divmod(0xD2511F53 * c[0], 2**32)
@@ -34,13 +34,13 @@ def philox(key: tuple[int, int], counter: tuple[int, int, int, int]) -> tuple[in
 
 
 def bits(key: tuple[int, int], purpose: tuple[int, int], call: int, element: int) -> tuple[int, int]:
-    """Two integers of 52 bits, of the block that an even element begins."""
+    """Return two integers of 52 bits from the block that starts at an even element."""
     w0, w1, w2, w3 = philox(key, (element // 2, call, *purpose))
     return (w0 << 20) + (w1 >> 12), (w2 << 20) + (w3 >> 12)
 
 
 def rounded(radius_bits: int, angle_bits: int) -> tuple[float, float]:
-    """The pair as the streams define it: series of ten and nine terms, each operation rounded to float64."""
+    """Return the pair as the streams define it: series of ten and nine terms, each operation rounded to float64."""
     with mpmath.workprec(53):
         f = mpmath.mpf
         mantissa, exponent = math.frexp(radius_bits + 0.5)
@@ -63,7 +63,7 @@ def rounded(radius_bits: int, angle_bits: int) -> tuple[float, float]:
 
 
 def exact(radius_bits: int, angle_bits: int) -> tuple[mpmath.mpf, mpmath.mpf]:
-    """The pair in fifty digits, by the logarithm and the sine themselves."""
+    """Return the pair to fifty digits, with the exact logarithm and sine."""
     with mpmath.workdps(50):
         u = mpmath.mpf(2 * radius_bits + 1) / 2**53
         angle = mpmath.pi / 2 * mpmath.mpf(2 * (angle_bits % 2**50) + 1) / 2**51 - mpmath.pi / 4
@@ -73,7 +73,7 @@ def exact(radius_bits: int, angle_bits: int) -> tuple[mpmath.mpf, mpmath.mpf]:
 
 
 def rows() -> list[list[str]]:
-    """Key, purpose, call, element; the uniform pair; the normal pair, all of them exact in text."""
+    """Return rows of key, purpose, call, element, the uniform pair and the normal pair, written exactly."""
     table = []
     for key, purpose, call, element in PLACES:
         radius_bits, angle_bits = bits(key, purpose, call, element)

@@ -1,9 +1,10 @@
-"""The laws of oracles, mechanisms and methods, and a factory for each class of the package that is one.
+"""The laws of oracles, mechanisms and methods, and a factory for each class of the package that is one of these.
 
-Classes are found by walking a package, a paper's own too: one without a factory fails, and so does a factory without a
-class. A factory says how its class is made on the data that a law brings; the laws know nothing else of it. What an
-oracle asks its mechanisms for is seen by putting the answer aside: they then release their noise alone, the transcript
-is the same whatever the data, and what still depends on the data has leaked.
+Classes are found by walking a package, including a paper's own: a class without a factory fails, and so does a factory
+without a class. A factory makes an instance of its class on the data that a law passes; the laws know nothing else
+about it. To see the requests of an oracle to its mechanisms, the answer is set aside, so that the mechanisms release
+their noise alone. The transcript is then the same for all data, and everything that still depends on the data has
+leaked.
 """
 
 import ast
@@ -27,7 +28,7 @@ import torch
 from modules import Both
 from torch import Tensor, nn
 
-from dpnotes.core import FRESH, WHOLE, Estimate, Mechanism, Method, Oracle, Price, Relation, Release, Sensitive, Status
+from dpnotes.core import FRESH, WHOLE, Estimate, Mechanism, Method, Oracle, Price, Relation, Request, Sensitive, Status
 from dpnotes.guarantees import ALLOWED, CombinationError, Sampling
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
@@ -41,7 +42,8 @@ from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
 from dpnotes.oracles.smoothed import SmoothedSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
-from dpnotes.papers.drift_escape.selection import ExampleDerivatives, GradientAndHessian, Selection
+from dpnotes.papers.drift_escape.derivatives import ExampleDerivatives
+from dpnotes.papers.drift_escape.selection import GradientAndHessian, Selection
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.factorisation import BandedSquareRoot
@@ -54,14 +56,14 @@ from dpnotes.random.streams import Streams
 from dpnotes.util.states import flatten, map_state
 
 DIM, N, STEPS = 3, 20, 5
-G, M = 1.0, 2.0  # how long a gradient is, and how much longer it gets over a move, in tame data
+G, M = 1.0, 2.0  # norm of a gradient, and its change per length of a move, in tame data
 LOSS = 1.0
-DTYPES = {torch.float64: 1e-9, torch.float32: 1e-4}  # how much a sensitivity may be exceeded by rounding
-ATTAINED = 0.9  # of a sensitivity, by some neighbour
-ALONG = torch.tensor([[2.0, 1.0, 2.0]], dtype=torch.float64) / 3  # in no norm but the Euclidean one as long
-UNPRICED = ("exceeded", "checked")  # exact counts over the data, which a guarantee says that it does not cover
+DTYPES = {torch.float64: 1e-9, torch.float32: 1e-4}  # relative rounding error allowed in a sensitivity
+ATTAINED = 0.9  # share of a sensitivity that some neighbour must reach
+ALONG = torch.tensor([[2.0, 1.0, 2.0]], dtype=torch.float64) / 3  # of length 1 in the Euclidean norm only
+UNPRICED = ("exceeded", "checked")  # exact counts over the data, which a guarantee does not cover
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-MEMBERS = {  # of each kind, and what a class that hands on all the rest does itself
+MEMBERS = {  # members of each kind, and the members that a wrapper class implements itself
     kind: ([member for member in vars(kind) if not member.startswith("_")], act)
     for kind, act in {Oracle: "estimate", Mechanism: "release", Method: "step"}.items()
 }
@@ -70,7 +72,7 @@ Factory = Callable[..., Any]
 
 # ---------------------------------------------------------------- which classes there are
 def found(package: ModuleType) -> dict[type, set[type]]:
-    """The classes of a package that are an `Oracle`, a `Mechanism` or a `Method`, by which of them; no protocols."""
+    """Return the classes of a package that are an `Oracle`, a `Mechanism` or a `Method`, by kind; without protocols."""
     kinds: dict[type, set[type]] = {Oracle: set(), Mechanism: set(), Method: set()}
     for name in (m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")):
         if name.endswith("__main__"):
@@ -78,7 +80,7 @@ def found(package: ModuleType) -> dict[type, set[type]]:
         try:
             module = importlib.import_module(name)
         except ModuleNotFoundError as error:
-            if error.name != "triton":  # kernels of a device
+            if error.name != "triton":  # GPU kernels need triton
                 raise
             continue
         for value in written_in(module):
@@ -90,7 +92,7 @@ def found(package: ModuleType) -> dict[type, set[type]]:
 
 
 def written_in(module: ModuleType) -> set[type]:
-    """The classes of a module that are no protocols, those in classes and those that a call made, too."""
+    """Return the classes of a module without protocols, including nested classes and those that a call created."""
     source = Path(f"{module.__file__}").read_text()
     tree = ast.parse(source) if re.search(r"^[ \t]+class ", source, re.MULTILINE) else ast.Module([], [])
     for function in (node for node in ast.walk(tree) if isinstance(node, FUNCTION)):
@@ -109,7 +111,7 @@ def written_in(module: ModuleType) -> set[type]:
 
 
 def complaints(classes: set[type], factories: Mapping[type, Mapping[str, Any]], where: str) -> list[str]:
-    """What is wrong with a list of factories: a class that has none, or one whose class is gone."""
+    """Return the faults of a list of factories: classes without a factory, and factories whose class does not exist."""
     name = lambda value: f"{value.__module__}.{value.__qualname__}"  # noqa: E731
     missing = [f"Expected {name(c)} to have a factory in {where}." for c in classes if not factories.get(c)]
     return missing + [
@@ -120,13 +122,13 @@ def complaints(classes: set[type], factories: Mapping[type, Mapping[str, Any]], 
 # ---------------------------------------------------------------- data, and their neighbours
 @cache
 def keys(seed: str, runs: int) -> Tensor:
-    """Of streams of so many runs; hashing thousands of names takes longer than what some laws then draw."""
+    """Return the keys of streams for `runs` runs, remembered because hashing thousands of names takes long."""
     return Streams.of(seed, range(runs)).keys
 
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
-    """Gradients `(runs, examples, dim)` and losses, written out."""
+    """Gradients `(runs, examples, dim)` and losses, given explicitly."""
 
     rows: Tensor
     losses: Tensor
@@ -143,7 +145,7 @@ class Gradients:
 
 @dataclass(frozen=True, eq=False)
 class Bowls:
-    """Examples `offset + slope . x + curvature |x|^2 / 2`, rows of one data set `(1, examples, 5)` or of one a run."""
+    """Examples `offset + slope . x + curvature |x|^2 / 2`: rows of one data set `(1, examples, 5)` or one per run."""
 
     rows: Tensor
     constants: dict[str, Any] = field(default_factory=dict)
@@ -174,7 +176,7 @@ class Bowls:
 
 @dataclass(frozen=True, eq=False)
 class Pointwise:
-    """A problem without `losses`, whose data all runs share: by gradients at one point after the other."""
+    """A problem without `losses` whose data all runs share; it computes gradients one point after the other."""
 
     problem: Any
 
@@ -191,7 +193,7 @@ class Pointwise:
 
 @dataclass(frozen=True, eq=False)
 class Listed:
-    """A distribution whose examples are those of a problem, up to four a call and each in one; and a batch of them."""
+    """A distribution that returns a problem's examples, up to four per call and each once; and a batch of them."""
 
     problem: Any
     examples: Any = None
@@ -210,14 +212,14 @@ class Listed:
 
 
 def data_sets(tame: bool) -> Tensor:
-    """`(data sets, N, 5)`; tame ones keep to the bounds along `path`, and reach them."""
+    """Return data sets `(data sets, N, 5)`; tame ones keep within the bounds along `path`, and reach them."""
     draws = Streams.of("laws: data", [0])
     slopes = draws.normal("slopes", 0, N * DIM).view(N, DIM)
     slopes = 0.95 * G * slopes / torch.linalg.vector_norm(slopes, dim=1, keepdim=True)
     curvatures = M * draws.normal("curvatures", 0, N).view(N, 1).sign()
     offsets = torch.full((N, 1), 2 * LOSS).double()
     mixed = torch.cat([slopes, curvatures, offsets], 1)
-    if tame:  # all alike, and such that what a move adds points along the gradient, forth or back
+    if tame:  # equal examples whose change over a move points along the gradient or against it
         along = 0.95 * G * ALONG.expand(N, -1)
         alike = [torch.cat([along, sign * M * torch.ones_like(offsets), offsets], 1) for sign in (1, -1)]
         return torch.stack([mixed, *alike])
@@ -226,11 +228,11 @@ def data_sets(tame: bool) -> Tensor:
 
 
 def neighbours(relation: Relation, tame: bool) -> tuple[Tensor, Tensor]:
-    """Pairs of data sets by brute force, `(pairs, N, 5)` each, one example at a time, by all that could replace it."""
+    """Return pairs of neighbouring data sets by brute force, `(pairs, N, 5)`: every example, every replacement."""
     one, two = [], []
     for rows in data_sets(tame):
         for place in range(N):
-            if relation == Relation.ADD_OR_REMOVE:  # the last, so that the coins of the others are the same
+            if relation == Relation.ADD_OR_REMOVE:  # the last, which keeps the others' coins
                 one.append(rows.roll(-1 - place, 0))
                 two.append(one[-1][:-1])
                 continue
@@ -247,7 +249,7 @@ def neighbours(relation: Relation, tame: bool) -> tuple[Tensor, Tensor]:
 
 
 def path(step: int, runs: int | Tensor, dtype: torch.dtype) -> Tensor:
-    """Points `(runs, DIM)` of so many runs, or of these, along one line, forth, back, on the spot; not all as far."""
+    """Return points `(runs, DIM)` along one line, forth, back and on the spot, at distances that differ by run."""
     share = 1 - 0.1 * ((torch.arange(runs) if isinstance(runs, int) else runs)[:, None] % 4)
     return (0.049 * G / M * (0.0, 1.0, 1.0, -1.0, -0.5, 0.5)[step % 6] * share * ALONG).to(dtype)
 
@@ -255,14 +257,14 @@ def path(step: int, runs: int | Tensor, dtype: torch.dtype) -> Tensor:
 # ---------------------------------------------------------------- what was released
 @dataclass
 class Play:
-    """An oracle along `path`: what its mechanisms were asked, and what came of it, a list a step."""
+    """An oracle's requests, states and estimates along `path`, one list per step."""
 
-    requests: list[list[tuple[Release, Tensor, Price]]] = field(default_factory=list)
+    requests: list[list[tuple[Request, Tensor, Price]]] = field(default_factory=list)
     states: list[Any] = field(default_factory=list)
     estimates: list[Estimate] = field(default_factory=list)
 
     @property
-    def released(self) -> list[tuple[Release, Tensor, Price]]:
+    def released(self) -> list[tuple[Request, Tensor, Price]]:
         return [request for step in self.requests for request in step]
 
     @property
@@ -272,10 +274,10 @@ class Play:
 
 @contextmanager
 def overheard(log: list[Any], mechanisms: set[type], aside: bool = True) -> Iterator[None]:
-    """Mechanisms write down what they are asked to release, and release their noise without it, if it is put aside."""
+    """Record the requests to mechanisms while this context lasts; with `aside` they release their noise alone."""
 
     def wrapped(original: Any) -> Any:
-        def release(self: Any, state: Any, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]:
+        def release(self: Any, state: Any, request: Request, streams: Streams) -> tuple[Any, Tensor, Price]:
             exact = request.answer.value
             given = replace(request.answer, value=torch.zeros_like(exact) if aside else exact)
             state, value, price = original(self, state, replace(request, answer=given), streams)
@@ -294,7 +296,7 @@ def play(
     oracle: Any, streams: Streams, dtype: Any, steps: int = STEPS + 2, active: Any = True, aside: Any = True,
     runs: Any = None,
 ) -> Play:  # fmt: skip
-    """Along `path`, with answers put aside or not; two steps more than the examples last."""
+    """Run an oracle along `path`, with answers set aside or not, for two steps more than the examples last."""
     runs, seen = len(streams) if runs is None else runs, Play()
     state = oracle.init(path(0, runs, dtype))
     active = torch.ones(len(streams), dtype=torch.bool) & active
@@ -311,7 +313,7 @@ def play(
 
 @cache
 def on_neighbours(make: Factory) -> list[tuple[Play, Play, float, torch.dtype]]:
-    """An oracle on pairs of neighbours, a run a pair: on tame data and, where the bound is enforced, on wild ones."""
+    """Run an oracle on pairs of neighbours, one run per pair: on tame data and, for enforced bounds, on wild data."""
     probe = play(make(Bowls(data_sets(True)[:1]), 1), Streams.of(0, [0]), torch.float64, 1).released
     assert probe, "Expected an estimate to come from a mechanism, which was asked for nothing."
     answer, pairs = probe[0][0].answer, []
@@ -324,8 +326,8 @@ def on_neighbours(make: Factory) -> list[tuple[Play, Play, float, torch.dtype]]:
     return pairs
 
 
-def asked_alike(one: Play, two: Play) -> Iterator[tuple[Release, Release]]:
-    """What was asked of the mechanisms on two data sets, which is the same but for the answers."""
+def asked_alike(one: Play, two: Play) -> Iterator[tuple[Request, Request]]:
+    """Yield the requests to the mechanisms on two data sets; they may differ in the answers only."""
     for (left, _, _), (right, _, _) in zip(one.released, two.released, strict=True):
         for name in ("noise_std", "call", "active"):
             assert torch.equal(getattr(left, name), getattr(right, name)), f"Expected a public {name}."
@@ -333,8 +335,8 @@ def asked_alike(one: Play, two: Play) -> Iterator[tuple[Release, Release]]:
         yield left, right
 
 
-def moves(one: Play, two: Play) -> Iterator[tuple[Tensor, Release]]:
-    """How far a neighbour moves each answer, `(runs,)`, 0 where none was asked for."""
+def moves(one: Play, two: Play) -> Iterator[tuple[Tensor, Request]]:
+    """Yield the distance by which a neighbour moves each answer, `(runs,)`; 0 for inactive runs."""
     for left, right in asked_alike(one, two):
         moved = torch.linalg.vector_norm((left.answer.value - right.answer.value).double(), dim=1)
         yield moved.where(left.active, torch.zeros_like(moved)), left
@@ -342,12 +344,12 @@ def moves(one: Play, two: Play) -> Iterator[tuple[Tensor, Release]]:
 
 # ---------------------------------------------------------------- laws of oracles
 def sensitivity(make: Factory) -> None:
-    """1: a neighbour moves no answer of a run by more than was declared, and some neighbour moves it as far."""
+    """1: a neighbour moves no answer of a run by more than the declared sensitivity, and some neighbour reaches it."""
     for one, two, tolerance, dtype in on_neighbours(make):
         attained: list[float] = []
         for place, (moved, request) in enumerate(moves(one, two)):
             declared = request.answer.l2_sensitivity.double()
-            # A difference of gradients is rounded as they are.
+            # A difference of gradients has the rounding errors of both.
             slack = tolerance * declared + 8 * torch.finfo(dtype).eps * G
             worst = float((moved - declared - slack).nan_to_num(nan=torch.inf).max())
             least = worst + float(declared.max())
@@ -359,8 +361,8 @@ def sensitivity(make: Factory) -> None:
 
 
 def leaks(make: Factory) -> None:
-    """What does not come out of a mechanism is the same whatever the data: refusals, costs, points, meters."""
-    rows = data_sets(True)  # with answers put aside any two data sets are as good as neighbours
+    """Check that all but the mechanisms' answers is independent of the data: refusals, costs, points, meters."""
+    rows = data_sets(True)  # once the answers are hidden, any two data sets must behave like neighbours
     others = [0 * rows, -rows, 1e3 * rows, rows.flip(1) + 2 * LOSS, torch.nan * rows]
     plays = [play(make(Bowls(data), len(data)), Streams.of(0, range(3)), torch.float64) for data in (rows, *others)]
     pairs = [(one, two) for one, two, _, _ in on_neighbours(make)] + [(plays[0], other) for other in plays[1:]]
@@ -373,7 +375,7 @@ def leaks(make: Factory) -> None:
 
 
 def public(value: Any) -> dict[str, Tensor]:
-    """The tensors of a state or an estimate that are no exact counts."""
+    """Return the tensors of a state or an estimate, without exact counts."""
     if isinstance(value, Estimate):
         parts = {name: part for name, part in vars(value).items() if isinstance(part, Tensor)}
         none = torch.zeros_like(value.status)
@@ -382,14 +384,14 @@ def public(value: Any) -> dict[str, Tensor]:
 
 
 def same(one: Any, other: Any, what: str, left: Any = slice(None), right: Any = slice(None)) -> None:
-    """Whether rows of two states, or estimates, have the same bits."""
+    """Check that rows of two states, or of two estimates, have the same bits."""
     others = public(other)
     for name, tensor in public(one).items():
         assert torch.equal(tensor[left], others[name][right]), f"Expected {name} {what}."
 
 
 def price(make: Factory) -> None:
-    """2: what neighbours move costs no more than was priced, metered, declared and claimed."""
+    """2: the effect of neighbours costs at most the amount that was priced, metered, declared and claimed."""
     for one, two, tolerance, _ in on_neighbours(make):
         more = 1 + 100 * tolerance
         cost = sum(0.5 * (moved / request.noise_std.double()) ** 2 for moved, request in moves(one, two))
@@ -403,7 +405,7 @@ def price(make: Factory) -> None:
                 fresh = torch.maximum(fresh, rho)
             else:
                 reused = reused + rho
-        spent = one.states[-1].meter.spent.flatten()  # of one client a run, where there are any
+        spent = one.states[-1].meter.spent.flatten()  # of one client per run, if there are clients
         assert (cost <= spent * more).all(), "Expected what neighbours tell apart to be paid."
         assert torch.allclose(spent, reused + fresh, rtol=1e-9), "Expected the meter to hold what was paid."
         oracle = make(Bowls(data_sets(True)[:1]), len(spent))
@@ -415,7 +417,7 @@ def price(make: Factory) -> None:
 
 
 def claims(make: Factory) -> None:
-    """2: what is claimed is at least the exact epsilon of a neighbour, on all data or on data that come once."""
+    """2: the claimed epsilon is at least the exact one of a neighbour, for reused data and for data used once."""
     one, two, *_ = on_neighbours(make)[0]
     told = torch.stack([0.5 * (moved / request.noise_std) ** 2 for moved, request in moves(one, two)]).sum(0)
     index, oracle = told.argmax()[None], make(Bowls(data_sets(True)[:1]), len(told))
@@ -428,7 +430,7 @@ def claims(make: Factory) -> None:
 
 
 def unbiased(make: Factory) -> None:
-    """3: where examples are all alike an estimate without noise is their gradient, of Poisson batches on average."""
+    """3: for equal examples an estimate without noise is their gradient; for Poisson batches its mean over runs is."""
     rows, runs = data_sets(True)[1:2], 1000
     streams, oracle = Streams(keys("unbiased", runs)), make(Bowls(rows), runs)
     whole, noise = (play(oracle, streams, torch.float64, aside=aside) for aside in (False, True))
@@ -436,7 +438,7 @@ def unbiased(make: Factory) -> None:
     for step, (left, right) in enumerate(zip(whole.estimates, noise.estimates, strict=True)):
         stds = [[request.noise_std for request, *_ in play.requests[step]] for play in (whole, noise)]
         if not bool(left.status.any()) and all(torch.equal(*pair) for pair in zip(*stds, strict=True)):
-            exact = (left.gradient - right.gradient)[:, :DIM]  # what else is estimated comes after it
+            exact = (left.gradient - right.gradient)[:, :DIM]  # other estimated values come after the gradient
             error = exact - (rows[0, 0, :DIM] + rows[0, 0, DIM] * path(step, runs, torch.float64))
             near = error.mean(0).abs() <= 5 * error.std(0) / runs**0.5 + 1e-9
             assert near.all(), f"Expected the gradient in step {step}."
@@ -445,14 +447,14 @@ def unbiased(make: Factory) -> None:
 
 
 def varied(oracle: Any, runs: int) -> Any:
-    """The oracle with other numbers in every run: more noise, a larger budget."""
+    """Return the oracle with different numbers in every run: more noise, a larger budget."""
     own = {f.name: getattr(oracle, f.name) for f in fields(oracle)}
     more = {name: value for name, value in own.items() if isinstance(value, Tensor) and value.shape == (runs,)}
     return replace(oracle, **{name: value * (1 + 0.1 * (torch.arange(runs) % 4)) for name, value in more.items()})
 
 
 def sampled(make: Factory) -> None:
-    """6: random batches are those that are accounted for: each size as likely, each example, step and run by itself."""
+    """6: random batches have the accounted distribution: their sizes, and independence of examples, steps and runs."""
     rows, runs = torch.zeros(1, N, 5, dtype=torch.float64), 10_000
     (probe, *_), *_ = play(make(Bowls(rows), 1), Streams.of("sampled", [0]), torch.float64, 1).released
     sampling = probe.answer.sampling
@@ -478,9 +480,9 @@ def sampled(make: Factory) -> None:
 
 
 def alone(make: Factory) -> None:
-    """5: a run by itself, or beside runs that stand still, is the run in its batch: all but sums to the bit.
+    """5: a run alone, or beside inactive runs, equals the run in its batch, to the bit except for sums.
 
-    Of twelve runs the first and the last and two others are looked at: one for each remainder by which runs differ.
+    Four of twelve runs are compared, the first, the last and two others: one for each remainder by which runs differ.
     """
     for dtype in DTYPES:
         rows, runs = data_sets(True)[:1].to(dtype), 12
@@ -494,8 +496,8 @@ def alone(make: Factory) -> None:
                 for left, right in zip(together.results, single.results, strict=True):
                     same(left, right, f"of run {run} to be that of the run alone", index)
                 for left, right in zip(together.requests, single.requests, strict=True):
-                    for (request, *_), (other, *_) in zip(left, right, strict=False):  # none where all are refused
-                        # Sums over padded batches are rounded as they fall.
+                    for (request, *_), (other, *_) in zip(left, right, strict=False):  # empty if all are refused
+                        # Sums over padded batches are rounded in another order.
                         near = torch.allclose(request.answer.value[index], other.answer.value, 0, DTYPES[dtype])
                         assert near or not request.active[run], f"Expected the answer of run {run} to be that alone."
         before = oracle.init(path(0, runs, dtype))
@@ -506,7 +508,7 @@ def alone(make: Factory) -> None:
 
 
 def refusals(make: Factory) -> None:
-    """2: a run that is refused gets nothing, draws nothing, pays nothing, and its meter never goes back."""
+    """2: a refused run gets nothing, draws nothing, pays nothing, and its meter never goes back."""
     streams = Streams.of("refused", range(3))
     seen = play(make(Bowls(data_sets(True)[:1]), 3), streams, torch.float64, 5 * STEPS)
     last = flatten(seen.states[0].meter)
@@ -523,12 +525,12 @@ def refusals(make: Factory) -> None:
 
 
 def once(make: Factory) -> None:
-    """A state releases once; what is restored beside its meter changes that no more than the meter."""
+    """A state releases once; restoring other parts of the state beside its meter does not change this."""
     oracle, streams, every = make(Bowls(data_sets(True)[:1]), 2), Streams.of(0, range(2)), torch.tensor([True, True])
     x = path(0, 2, torch.float64)
     before = oracle.init(x)
     after, _ = oracle.estimate(before, x, streams, every)
-    for released in (before, replace(before, belief=after.belief)):
+    for released in (before, replace(before, memory=after.memory)):
         with pytest.raises(ValueError, match="Expected state to have released nothing yet"):
             oracle.estimate(released, x, streams, every)
     later, _ = oracle.estimate(after, path(1, 2, torch.float64), streams, every)
@@ -540,7 +542,7 @@ def once(make: Factory) -> None:
 
 @contextmanager
 def drawn() -> Iterator[list[tuple[str, tuple[int, ...], int]]]:
-    """What secret streams are asked for meanwhile: purpose, calls and first element."""
+    """Record the draws from secret streams while this context lasts: purpose, calls and first element."""
     found: list[tuple[str, tuple[int, ...], int]] = []
     numbers, words = Streams._numbers, Streams.words
 
@@ -562,7 +564,7 @@ def drawn() -> Iterator[list[tuple[str, tuple[int, ...], int]]]:
 
 
 def drawn_once(make: Factory) -> None:
-    """4: no two releases have the same noise, and nothing is drawn twice for one purpose and call."""
+    """4: no two releases have the same noise, and nothing is drawn twice for the same purpose and call."""
     seen = play(make(Bowls(data_sets(True)[:1]), 4), Streams.of("once", range(4)), torch.float64)
     noise = torch.cat([value[request.active, :1] for request, value, _ in seen.released])[:, 0]
     assert len(noise) > 4 and len(noise.unique()) == len(noise), (
@@ -581,7 +583,7 @@ MIXING: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def modules(make: Factory) -> None:
-    """1: the same of modules whose code sorts, gates or sums its batch."""
+    """1: the same law for modules whose code sorts, gates or sums its batch."""
     for name, function in MIXING.items():
         inputs = 30 * Streams.of("modules", [0]).normal(name, 0, DIM * N).view(N, DIM)
 
@@ -604,16 +606,16 @@ def modules(make: Factory) -> None:
 
 
 # ---------------------------------------------------------------- laws of mechanisms
-SENSITIVITIES, SPREAD, CALLS = (0.5, 0.25, 1.0), 1.3, 8  # in turn; noise
+SENSITIVITIES, SPREAD, CALLS = (0.5, 0.25, 1.0), 1.3, 8  # sensitivities in turn; standard deviation of the noise
 
 
 def asked_of(
     mechanism: Any, sampling: Sampling, streams: Streams, calls: int, active: Any = True, runs: Any = None,
     relation: Relation = Relation.REPLACE_ONE, dtype: Any = torch.float64,
 ) -> list[Any]:  # fmt: skip
-    """Other numbers in every run and coordinate, again and again: noise, price, cost that was said before, and state.
+    """Request releases with different numbers in every run and coordinate; return noise, prices, costs and state.
 
-    Noise is that of a spread of `SPREAD` in every run, and prices are for a sensitivity of `SENSITIVITIES`.
+    The noise has standard deviation `SPREAD` in every run, and prices are for a sensitivity of `SENSITIVITIES`.
     """
     runs = torch.arange(len(streams)) if runs is None else runs
     dim = 1 if isinstance(mechanism, Laplace) else DIM
@@ -625,7 +627,7 @@ def asked_of(
         restart, scale = torch.full_like(active, step % CALLS == 0), SENSITIVITIES[step % 3] * further * ones
         answer = Sensitive(exact, scale, relation, "proved", sampling)
         cost = mechanism.cost(state, SPREAD * more / scale, sampling, restart)
-        request = Release(answer, SPREAD * more * ones, call, active, restart)
+        request = Request(answer, SPREAD * more * ones, call, active, restart)
         state, value, price = mechanism.release(state, request, streams)
         noise = ((value - exact).double() / more[:, None]).where(active[:, None], value.double())
         seen.append((noise, price, cost, state, (more / further) ** 2 * price.rho()))
@@ -634,7 +636,7 @@ def asked_of(
 
 
 def covariance(make: Factory) -> None:
-    """4: the noise that is drawn is worth what is charged, for an example in one of the releases and for one in all."""
+    """4: the drawn noise is worth the charged cost, for an example in one of the releases and for one in all."""
     mechanism = make()
     runs, calls = (1000, 2) if isinstance(mechanism, DiscreteGaussian) else (20_000, CALLS)
     scales = torch.tensor([SENSITIVITIES[step % 3] for step in range(calls)]).double()
@@ -647,11 +649,11 @@ def covariance(make: Factory) -> None:
         if bool(rho.isinf().all()):
             assert not bool(noise.any()), "Expected noise to be worth something."
             continue
-        kind, error = seen[0][1].noise, (2 / runs) ** 0.5  # of a variance, relative
+        kind, error = seen[0][1].noise, (2 / runs) ** 0.5  # relative error of a variance
         for one in noise.unbind(2):
             told = 0.5 * scales[:, None] * torch.linalg.inv(one @ one.T / runs) * scales
             worth = told.diagonal() if sampling == FRESH else ((signs @ told) * signs).sum(1).max()[None]
-            # Laplace noise is charged by its scale, which is its standard deviation over sqrt(2).
+            # Laplace noise is charged by its scale, which is its standard deviation divided by sqrt(2).
             charged = (rho[:, 0] if sampling == FRESH else rho[:, 0].sum()[None]) / (2 if kind == "laplace" else 1)
             off = (charged / worth - 1).abs().max()
             assert off < 5 * error, f"Expected a price of {worth.tolist()} for this noise, not {charged.tolist()}."
@@ -664,14 +666,14 @@ def covariance(make: Factory) -> None:
 
 
 def asking(make: Factory) -> None:
-    """2: the cost that is said before is the price after; the idle get and pay nothing; calls and runs differ.
+    """2: the stated cost equals the price; inactive runs get and pay nothing; calls and runs differ.
 
-    Noise is a matter of the run's streams and of what is asked, not of the run's place, the data's type or neighbours.
+    The noise depends on the run's streams and on the request, not on the run's place, the data's type or other runs.
     """
     streams, active, calls = Streams.of("asking", range(4)), torch.tensor([True, False, True, True]), 3
     some, whole = asked_of(make(), FRESH, streams, calls, active), asked_of(make(), FRESH, streams, calls)
     start = make().init(torch.ones(4, DIM, dtype=torch.float64))
-    seeded = not isinstance(make(), DiscreteGaussian)  # whose noise is the operating system's
+    seeded = not isinstance(make(), DiscreteGaussian)  # its noise comes from the operating system
     for (value, price, cost, state, _), (other, *_, other_state, _) in zip(some, whole, strict=True):
         assert torch.allclose(price.rho()[active], cost[active], rtol=1e-12), "Expected the cost that was said before."
         nothing = not bool(value[~active].any()) and torch.equal(price.charged, active)
@@ -707,7 +709,7 @@ def asking(make: Factory) -> None:
 
 # ---------------------------------------------------------------- laws of methods
 def steps_of(method: Any, problem: Any, streams: Streams, runs: int, change: Any = None) -> list[tuple[Any, Estimate]]:
-    """All steps of a method on SPIDER whose mechanism releases noise alone, until no run has budget left."""
+    """Return all steps of a method on SPIDER whose mechanism releases noise alone, until no run has budget left."""
     budget = torch.tensor([1.0, 0.4, 0.7] * 9, dtype=torch.float64)[:runs]
     oracle: Any = Spider(
         DataSetSamples(problem), Gaussian(), 4.0, budget, Refresh.every(5), BatchSizes(4), G, M, sampling=WHOLE
@@ -723,7 +725,7 @@ def steps_of(method: Any, problem: Any, streams: Streams, runs: int, change: Any
 
 
 def estimates_alone(make: Factory) -> None:
-    """What a method does follows from its estimates: on other data with the same transcript it moves the same."""
+    """Check that a method depends on its estimates alone: other data with the same transcript give the same moves."""
     streams = Streams.of("methods", range(3))
     one, two = (
         steps_of(make(), Bowls(rows[None]), streams, 3, change)
@@ -734,20 +736,20 @@ def estimates_alone(make: Factory) -> None:
 
 
 def one_by_one(make: Factory) -> None:
-    """5: a run by itself is the run in its batch, to the bit; nothing is drawn twice."""
+    """5: a run alone equals the run in its batch, to the bit; nothing is drawn twice."""
     streams, problem = Streams.of("methods", range(3)), Bowls(data_sets(True)[:1])
     whole = steps_of(make(), problem, streams, 3)
     for (left, _), (right, _) in zip(whole, steps_of(make(), problem, streams.take(slice(0, 1)), 1), strict=True):
         same(left, right, "of the first run to be that of the run alone", slice(0, 1))
     with drawn() as asked:
         steps_of(make(), problem, Streams.secure(3), 3)
-    ended = {purpose: (purpose, *last) for purpose, *last in asked}.values()  # runs that have ended stay at their call
+    ended = {purpose: (purpose, *last) for purpose, *last in asked}.values()  # ended runs stay at their last call
     before = [each for each in asked if each not in ended]
     assert len({*before}) == len(before), "Expected every purpose and call to be drawn for once."
 
 
 def stopping(make: Factory) -> None:
-    """A run that ended stays and pays nothing; one whose next point would not be finite has DIVERGED, where it was."""
+    """A run that ended stays and pays nothing; a run whose next point is not finite stays in place, DIVERGED."""
     streams, problem = Streams.of("methods", range(3)), Bowls(data_sets(True)[:1])
     seen = steps_of(make(), problem, streams, 3)
     for (before, _), (state, estimate) in itertools.pairwise(seen):
@@ -763,7 +765,7 @@ def stopping(make: Factory) -> None:
 
 
 class Reserved:
-    """An oracle that hands out nothing but what a method may ask for."""
+    """An oracle that exposes only the attributes that a method may use."""
 
     def __init__(self, oracle: Any) -> None:
         self._oracle = oracle
@@ -775,7 +777,7 @@ class Reserved:
 
 
 class Exceeding(Reserved):
-    """An oracle that saw bounds exceeded: exact counts, to which a method may not listen."""
+    """An oracle that observed exceeded bounds: exact counts, which a method must ignore."""
 
     def estimate(self, *arguments: Any) -> tuple[Any, Estimate]:
         state, estimate = self._oracle.estimate(*arguments)
@@ -820,14 +822,14 @@ def spider(samples: Any, runs: int, mechanism: Any = Gaussian(), rho: float = 0.
 
 
 def smoothed(problem: Any, runs: int, order: Any, more: float, **given: Any) -> Spider:
-    """So many directions, and bounds so much larger, that tame estimates are not clipped."""
+    """Return smoothed SPIDER with so many directions and such large bounds that tame estimates are not clipped."""
     problem = problem if hasattr(problem, "losses") else Pointwise(problem)
     samples = SmoothedSamples(problem, 1e-3, 200 if order == "zeroth" else 2, order, numbers_at_once=2**18)
     return replace(spider(samples, runs, **given), gradient_bound=more * G, smoothness=more * M)
 
 
 class OneClient(Clients):
-    """Of one client what a run releases is what it sends."""
+    """Clients of which there is one, so that a run's releases are its messages."""
 
     def events(self, run: int) -> list[Any]:
         return self.oracles[0].events(run)
@@ -839,7 +841,7 @@ def one_client(oracle: Any, runs: int) -> Clients:
 
 @dataclass(frozen=True, eq=False)
 class Unclipped:
-    """Derivatives of a problem without second ones, which nothing bounds."""
+    """A problem's first derivatives only, without any bound."""
 
     problem: Any
     total: Tensor
@@ -856,7 +858,7 @@ class Unclipped:
 
 
 def curved(problem: Any, runs: int) -> GradientAndHessian:
-    """Gradients and Hessians of bowls, each of which is clipped."""
+    """Return clipped gradients and Hessians of bowls."""
     selection = Selection(
         0.1, DIM, (problem.num_examples,), STEPS, 2.0, 1e-5, gradient_bound=G, smoothness=M, hessian_lipschitz=1.0
     )
@@ -937,12 +939,12 @@ FACTORIES: dict[type, dict[type, dict[str, Factory]]] = {Oracle: ORACLES, Mechan
 
 
 def names(made: type, makes: Mapping[str, Factory]) -> list[str]:
-    """What the factories of a class are called in tests."""
+    """Return the names of a class's factories in tests."""
     return [f"{made.__module__.removeprefix('dpnotes.')}.{made.__name__}, {name}" for name in makes]
 
 
 def cases(factories: Mapping[type, Mapping[type, Mapping[str, Factory]]] = FACTORIES) -> dict[str, Callable[[], None]]:
-    """Every law of every factory, by name."""
+    """Return every law of every factory, by name."""
     return {
         f"{name}: {law.__name__}": partial(law, make)
         for kind, laws in LAWS.items()

@@ -1,4 +1,4 @@
-"""Points at which calculators are asked."""
+"""Points at which tests evaluate calculators."""
 
 import random
 
@@ -6,6 +6,6 @@ from dpnotes.theory.calculators import Calculator
 
 
 def drawn(calculator: Calculator) -> dict[str, float]:
-    """A number of moderate size inside of each parameter's domain; they need not go together."""
+    """Return a number of moderate size inside each parameter's domain; the numbers need not be compatible."""
     inside = {name: symbol.domain.draw(random.Random(0)) for name, symbol in calculator.parameters.items()}
     return {name: float(value) if value.q > 1 else int(value) for name, value in inside.items()}

@@ -1,15 +1,17 @@
-"""A pretend CUDA device for machines without a GPU: tensors that say cuda:0 and compute on the CPU.
+"""A pretend CUDA device for machines without a GPU: its tensors report cuda:0 and compute on the CPU.
 
 Inside `with PretendCuda() as device:` the usual calls (`device="cuda"`, `.to`, `.cuda`, autograd, `torch.func`) work.
-Every operation runs for real on a CPU tensor inside. What CUDA refuses is refused in its words; what CUDA computes
-otherwise is computed its way where that is known to the bit (square roots, division by a number of the host), and off
-by an ulp where it is not (exponentials, logarithms, sines). What decides the speed of a small step on a GPU is counted:
-kernel launches (a copy is one), waits of the host, bytes read and written, and which line of the package asked.
+Every operation runs on an inner CPU tensor. Operations that CUDA refuses are refused with CUDA's message. Operations
+with other results on CUDA are computed in its way where this is known to the bit (square roots, division by a host
+number), and changed by one ulp where it is not (exponentials, logarithms, sines). The device counts what determines the
+speed of a small step on a GPU: kernel launches (a copy is one), waits of the host, bytes read and written, and the line
+of the package that caused each.
 
-To C++ the tensors are on meta:7, which keeps autograd off CUDA's guards; to Python they are on cuda:0. FakeTensorMode
-computes no numbers, so that `bool(tensor)` fails, and aborts in a backward pass of cuda tensors without CUDA;
-torch_openreg is C++ outside the wheel, and does not refuse mixed devices. Not to be seen here: the order of sums in
-cuBLAS, cuDNN and atomics; time, streams, memory; the launches of a kernel library, which are guessed.
+To C++ the tensors are on meta:7, which avoids autograd's CUDA guards; to Python they are on cuda:0. The alternatives do
+not work: FakeTensorMode computes no numbers, so that `bool(tensor)` fails, and it aborts in a backward pass of cuda
+tensors without CUDA; torch_openreg is C++ outside the wheel, and does not refuse mixed devices. This device cannot show
+the order of sums in cuBLAS, cuDNN and atomics, time, streams, memory, or the launches of a kernel library, which are
+guessed.
 """
 
 import contextlib
@@ -46,7 +48,7 @@ _INDEXES = _packets("index index_put index_put_ _index_put_impl_ _unsafe_index")
 _SCALARS = _packets("where masked_fill masked_fill_ index_fill index_fill_ full_like fill fill_ lerp lerp_")
 _DIVISIONS, _ROOTS = _packets("div div_"), _packets("sqrt sqrt_")
 _ROUGH = _packets("exp exp_ expm1 log log_ log1p sin cos tanh sigmoid erf erfinv")
-_WAITS = _packets(  # the host reads a value or a size; cuSOLVER's wait for their info
+_WAITS = _packets(  # the host reads a value or a size; cuSOLVER calls wait for their info
     "_local_scalar_dense nonzero masked_select equal unique_dim _unique2 unique_consecutive bincount _linalg_eigh "
     "_linalg_svd linalg_eig linalg_cholesky_ex linalg_lu_factor_ex _linalg_solve_ex linalg_inv_ex repeat_interleave"
 )
@@ -55,8 +57,8 @@ _LAUNCHES |= dict.fromkeys(_packets("native_group_norm native_batch_norm_backwar
 _LAUNCHES |= dict.fromkeys(
     _packets("empty empty_like empty_strided new_empty new_empty_strided lift_fresh detach is_pinned set_"), 0
 )
-_LAUNCHES[_aten._unsafe_view] = 0  # a view that does not say so
-_ATOMIC = _packets(  # sums in an order that differs from run to run; convolutions unless cudnn.deterministic is set
+_LAUNCHES[_aten._unsafe_view] = 0  # a view that is not tagged as one
+_ATOMIC = _packets(  # sums in an order that varies between runs; convolutions unless cudnn.deterministic is set
     "index_add index_add_ scatter_add scatter_add_ _adaptive_avg_pool2d_backward convolution_backward"
 )
 _IN_BFLOAT16 = "linear conv2d matmul __matmul__ bmm mm addmm baddbmm scaled_dot_product_attention".split()
@@ -64,7 +66,7 @@ _IN_FLOAT32 = "cross_entropy nll_loss log_softmax softmax layer_norm group_norm 
 
 
 class PretendTensor(Tensor):
-    """A CPU tensor, `inner`, that says it is on cuda:0."""
+    """A CPU tensor, `inner`, that reports to be on cuda:0."""
 
     inner: Tensor
 
@@ -90,18 +92,18 @@ class PretendTensor(Tensor):
 
 
 def looking(mode: Any) -> Any:
-    """A mode that may be around a pass, as it changes and keeps nothing."""
+    """Register a mode as allowed around a pass, because it changes and keeps nothing."""
     passes.ONLY_LOOK.add(mode)
     return mode
 
 
 @looking
 class PretendCuda(TorchDispatchMode):
-    """The device while it is entered, with counts since `reset`.
+    """The device while its context lasts, with counts since `reset`.
 
-    `dtypes` are those that were computed in. `places` tells for each launch, wait, atomic sum and division by a number
-    of the host, which is a product here, the innermost line below `folder` and the operation. Without `low_precision`
-    autocast is entered and changes nothing, so that numbers can be compared.
+    `dtypes` are the types of the computed tensors. `places` gives the innermost line below `folder` and the operation
+    of each launch, wait, atomic sum and division by a host number (which is a product here). Without `low_precision`,
+    autocast has no effect, so that numbers can be compared.
     """
 
     current: "PretendCuda | None" = None
@@ -118,7 +120,7 @@ class PretendCuda(TorchDispatchMode):
         self.places: dict[str, Counter[str]] = {kind: Counter() for kind in ("launch", "wait", "atomic", "product")}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation on what is inside, after the checks that CUDA makes."""
+        """Run an operation on the inner tensors, after the checks that CUDA makes."""
         kwargs, packet = kwargs or {}, func.overloadpacket
         if PretendTensor not in types and kwargs.get("device") != HIDDEN:
             return func(*args, **kwargs)
@@ -135,13 +137,13 @@ class PretendCuda(TorchDispatchMode):
             out = _compute(func, inner, named, len(args) > 1 and not isinstance(args[1], PretendTensor))
         if torch.Tag.inplace_view in func.tags:
             with no_dispatch():
-                func(*args, **kwargs)  # squeeze_ and its like, on the shape outside
+                func(*args, **kwargs)  # squeeze_ and similar, on the outer shape
         if any(t.inner.size() != t.size() or t.inner.stride() != t.stride() for t in pretend):
             raise NotImplementedError(f"{func} changed the shape of a pretend tensor in place.")
         self._count(func, args, kwargs, tensors, out, packet in _MOVES and (len(pretend) != len(tensors) or not here))
         if not here:
             return out
-        known = {id(t.inner): t for t in pretend}  # in place: what came in goes out
+        known = {id(t.inner): t for t in pretend}  # in place: the input object is returned
 
         def outside(leaf: Any) -> Any:
             if not isinstance(leaf, Tensor):
@@ -154,8 +156,8 @@ class PretendCuda(TorchDispatchMode):
         packet, moved = func.overloadpacket, int(crossing)
         masked = packet in _INDEXES and any(isinstance(i, Tensor) and i.dtype == torch.bool for i in args[1])
         if masked and packet is not _aten.index and args[2].numel() == 1:
-            masked = False  # done as masked_fill_
-        if packet in _INDEXES:  # an index of the host is moved first
+            masked = False  # computed as masked_fill_
+        if packet in _INDEXES:  # an index on the host is moved first
             moved += sum(isinstance(i, Tensor) and not isinstance(i, PretendTensor) for i in args[1])
         reads = packet in _WAITS and kwargs.get("output_size") is None
         waits = int(reads or masked) + moved * (not kwargs.get("non_blocking", False))
@@ -187,7 +189,7 @@ class PretendCuda(TorchDispatchMode):
         run_backward = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
         def backward(*args: Any, **kwargs: Any) -> Any:
-            with python:  # hooks are the user's code again
+            with python:  # hooks are user code again
                 return run_backward(*args, **kwargs)
 
         answers: dict[str, Any] = dict.fromkeys(("synchronize", "empty_cache", "reset_peak_memory_stats"))
@@ -207,7 +209,7 @@ class PretendCuda(TorchDispatchMode):
 
     def __exit__(self, *error: Any) -> None:
         try:
-            self._checks.__exit__(*error)  # nobody can wait for this device afterwards
+            self._checks.__exit__(*error)  # this device cannot be waited for afterwards
         finally:
             super().__exit__(*error)
             PretendCuda.current = None
@@ -230,7 +232,7 @@ class PretendCuda(TorchDispatchMode):
 
 @looking
 class _Python(TorchFunctionMode):
-    """What Python sees, and what never reaches the dispatcher."""
+    """A mode for the Python calls that never reach torch's dispatcher."""
 
     def __init__(self, device: PretendCuda) -> None:
         super().__init__()
@@ -251,7 +253,7 @@ class _Python(TorchFunctionMode):
                 return 0
             elif name == "new_tensor":
                 func, args, kwargs = torch.tensor, args[1:], {"dtype": args[0].dtype, "device": HIDDEN} | kwargs
-            elif name in ("__getitem__", "__setitem__"):  # a list in an index is made on the host, then moved
+            elif name in ("__getitem__", "__setitem__"):  # a list as an index is created on the host, then moved
                 index = args[1] if isinstance(args[1], tuple) else (args[1],)
                 index = tuple(torch.tensor(i).to(HIDDEN) if isinstance(i, list) else i for i in index)
                 args = (args[0], index if isinstance(args[1], tuple) else index[0], *args[2:])
@@ -261,7 +263,7 @@ class _Python(TorchFunctionMode):
             return args[0].to(HIDDEN)
         if name in ("to", "type") or "device" in kwargs:
             args, kwargs = _mapped(_hidden, args), _mapped(_hidden, kwargs)
-        if func in (torch.tensor, torch.as_tensor, torch.asarray):  # made on the host, then moved
+        if func in (torch.tensor, torch.as_tensor, torch.asarray):  # created on the host, then moved
             target = kwargs.pop("device", None)
             made = func(*args, **kwargs)
             return made if target is None else made.to(target)
@@ -277,20 +279,20 @@ class _Python(TorchFunctionMode):
 
 
 def _without_compiler(backend: Callable[[torch.device], Backend]) -> Callable[[torch.device], Backend]:
-    """What draws, where nothing compiles for cuda: triton, which comes with PyTorch's usual build, needs a driver."""
+    """Return the backend of draws for a pretend GPU: the reference, because Triton needs a driver to compile."""
     here = Backend(reference, False, "no fused kernel for a pretend GPU")
     return lambda device: here if device.type == "cuda" else backend(device)
 
 
 def _leaves(value: Any) -> list[Any]:
-    """What is in the tuples, lists and dicts that operations are called with; torch's own way takes most of a step."""
+    """Return the leaves of an operation's tuples, lists and dicts; torch's own function takes most of a step's time."""
     if type(value) in (tuple, list):
         return [leaf for part in value for leaf in _leaves(part)]
     return [leaf for part in value.values() for leaf in _leaves(part)] if type(value) is dict else [value]
 
 
 def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
-    """The same tuples, lists and dicts with their leaves changed."""
+    """Return the same tuples, lists and dicts with changed leaves."""
     if type(value) in (tuple, list):
         return type(value)([_mapped(change, part) for part in value])
     return {name: _mapped(change, part) for name, part in value.items()} if type(value) is dict else change(value)
@@ -301,7 +303,7 @@ def _on_cpu(leaf: Any) -> Any:
 
 
 def _pretends(value: Any) -> bool:
-    """Whether this is a pretend tensor, or one example of one under vmap."""
+    """Return whether this is a pretend tensor, or one example of a pretend tensor under vmap."""
     return isinstance(value, Tensor) and value.device == HIDDEN
 
 
@@ -311,9 +313,9 @@ def _hidden(leaf: Any) -> Any:
 
 
 def _compute(func: Any, args: Any, kwargs: Any, by_number: bool) -> Any:
-    """What CUDA computes; `by_number`: the second argument is a number of the host, whose reciprocal CUDA takes."""
+    """Compute as CUDA does; `by_number`: the second argument is a host number; CUDA multiplies by its reciprocal."""
     packet = func.overloadpacket
-    if func is _aten.bmm.dtype:  # which only CUDA has
+    if func is _aten.bmm.dtype:  # only CUDA has this operation
         return torch.bmm(args[0].to(args[2]), args[1].to(args[2]))
     if packet in _ROOTS and args[0].dtype in (torch.float32, torch.float64):  # the CPU's are off by an ulp at times
         with np.errstate(invalid="ignore"):
@@ -325,27 +327,27 @@ def _compute(func: Any, args: Any, kwargs: Any, by_number: bool) -> Any:
         product = args[0] * torch.as_tensor(args[1], dtype=torch.promote_types(kind, torch.float32)).reciprocal()
         return func(*args, **kwargs).copy_(product)
     if packet is _aten.convolution_backward and args[2].shape[2:] == (1, 1):
-        # With a stride and channels-last images of fewer than 8 channels, oneDNN's writes past the end of an array.
+        # oneDNN's kernel for strided channels-last images with fewer than 8 channels writes past the end of an array.
         images, *others = func(*(leaf.contiguous() if isinstance(leaf, Tensor) else leaf for leaf in args), **kwargs)
         return images if images is None else torch.empty_like(args[1]).copy_(images), *others
     out = func(*args, **kwargs)
-    if packet in _ROUGH and out.dtype in (torch.float32, torch.float64):  # exact where it is 0 or 1
+    if packet in _ROUGH and out.dtype in (torch.float32, torch.float64):  # exact where the result is 0 or 1
         out.copy_(torch.where((out == 0) | (out.abs() == 1), out, out.nextafter(2 * out)))
     return out
 
 
 def _refuse(func: Any, args: Any, kwargs: Any, tensors: list[Tensor]) -> None:
-    """Raise where CUDA would: tensors of two devices, a generator of another."""
+    """Raise an error as CUDA would: for tensors on two devices, or a generator of another device."""
     packet = func.overloadpacket
     if kwargs.get("generator") is not None:
         raise RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")
     if packet in _MOVES:
         return
-    if packet in _INDEXES:  # indices may be on the host, the other way round they may not
+    if packet in _INDEXES:  # indices may be on the host, but not the other way round
         if not isinstance(args[0], PretendTensor) and any(isinstance(i, PretendTensor) for i in args[1]):
             raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
         tensors = [t for t in (args[0], *args[2:3]) if isinstance(t, Tensor)]
-    mixes = torch.Tag.pointwise in func.tags or packet in _INDEXES | _SCALARS  # with a host tensor of no dimensions
+    mixes = torch.Tag.pointwise in func.tags or packet in _INDEXES | _SCALARS  # a 0-d host tensor is allowed
     here = {isinstance(t, PretendTensor) for t in tensors if t.dim() or isinstance(t, PretendTensor) or not mixes}
     out = [t for t in (*args[: func._schema.is_mutable], kwargs.get("out")) if isinstance(t, Tensor)]
     if len(here) > 1 or (True in here and not all(isinstance(t, PretendTensor) for t in out)):

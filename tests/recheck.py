@@ -1,11 +1,12 @@
 """Check certificates of `dpnotes check --certificates FILE` again: `python tests/recheck.py FILE`.
 
-Nothing of dpnotes and nothing of sympy is used: exact fractions, intervals of fractions that enclose roots, logarithms
-and exponentials, a normal form of expressions, and z3 for inequalities and for what linear programs have no one answer.
-What is not proved here is counted with the reason. Exits with 1, and names the claim, where a certificate is wrong.
+This program uses nothing of dpnotes or sympy, but exact fractions, intervals of fractions that enclose roots,
+logarithms and exponentials, a normal form of expressions, and z3 for inequalities and for questions that one linear
+program cannot answer. What is not proved here is counted with the reason. The exit status is 1 if a certificate is
+wrong, and its claim is named.
 """
 
-# Numbers here are of four kinds, which share operators and no class.
+# There are four kinds of numbers here, which share operators but no class.
 # pyright: reportAttributeAccessIssue=false, reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false
 # pyright: reportOptionalSubscript=false, reportOptionalOperand=false
 
@@ -23,11 +24,11 @@ from pathlib import Path
 
 import z3
 
-BITS = 200  # of the ends of intervals
-WORK = 50_000  # products of terms in the normal forms of a certificate
-EFFORT = 300_000  # of z3, in its own units, which are the same on every machine
+BITS = 200  # precision of the ends of intervals
+WORK = 50_000  # limit on products of terms in the normal forms of a certificate
+EFFORT = 300_000  # z3's limit, in its own units, which are the same on every machine
 EVIDENCE = "a search over a box is evidence, no proof"
-DEGREE = 24  # of the polynomials that it gets
+DEGREE = 24  # largest degree of the polynomials passed to z3
 HALF = F(1, 2)
 
 
@@ -36,11 +37,11 @@ class WrongError(Exception):
 
 
 class OpenError(Exception):
-    """It is not decided here; the message is the reason that is counted."""
+    """The certificate is not decided here; the message is the reason that is counted."""
 
 
 def require(holds, what):
-    """Refuse a certificate."""
+    """Refuse a certificate unless a condition holds."""
     if not holds:
         raise WrongError(what)
 
@@ -48,12 +49,12 @@ def require(holds, what):
 # ---------------------------------------------------------------- expressions, in one of two kinds of value
 @cache
 def parsed(text):
-    """The tree of an expression."""
+    """Return the syntax tree of an expression."""
     return ast.parse(text, mode="eval").body
 
 
 def evaluate(node, env, kind):
-    """An expression as a value of this kind, `Interval` or `Form`; `env` has the values of names."""
+    """Return an expression as a value of this kind, `Interval` or `Form`; `env` has the values of names."""
     if isinstance(node, str):
         node = parsed(node)
     match node:
@@ -97,7 +98,7 @@ def evaluate(node, env, kind):
 
 
 def whole_part(node, env):
-    """The whole part of a number, by the kind of value that shows it; None where neither does."""
+    """Return the whole part of a number, by the kind of value that determines it; None if neither does."""
     for kind in (Form, Interval):
         try:
             numbers = {}
@@ -111,7 +112,7 @@ def whole_part(node, env):
 
 
 def holds(node, env, kind):
-    """Whether a condition holds."""
+    """Return whether a condition holds."""
     if isinstance(node, str):
         node = parsed(node)
     match node:
@@ -134,7 +135,7 @@ def holds(node, env, kind):
 
 
 def outward(value, up):
-    """A fraction with few digits on one side of a value."""
+    """Return a fraction with few digits on one side of a value."""
     size = value.numerator.bit_length(), value.denominator.bit_length()
     if max(size) < 3 * BITS:
         return value
@@ -145,7 +146,7 @@ def outward(value, up):
 
 
 class Interval:
-    """Two fractions that enclose a real number; one point where the arithmetic is exact."""
+    """Two fractions that enclose a real number; they are equal where the arithmetic is exact."""
 
     def __init__(self, low, high=None):
         self.low, self.high = outward(F(low), False), outward(F(low if high is None else high), True)
@@ -160,19 +161,19 @@ class Interval:
         return Interval(min(ends), max(ends))
 
     def sign(self):
-        """-1, 0 or 1."""
+        """Return -1, 0 or 1."""
         if self.low <= 0 <= self.high and (self.low or self.high):
             raise OpenError("a sign that 200 bits do not show")
         return (self.low > 0) - (self.low < 0)
 
     def rational(self):
-        """The number, where the arithmetic was exact."""
+        """Return the number if the arithmetic was exact."""
         if self.low != self.high:
             raise OpenError("a number that is not known to be rational")
         return self.low
 
     def power(self, exponent):
-        """Of a rational or of any real exponent."""
+        """Return the power with a rational or real exponent."""
         if exponent.low == exponent.high and exponent.low.denominator == 1 and abs(exponent.low) < 1000:
             if exponent.low < 0:
                 require(self.sign(), "division by 0")
@@ -183,18 +184,18 @@ class Interval:
         return (exponent * self.log()).exp()
 
     def log(self):
-        """Undefined at and below 0."""
+        """Return the logarithm; it is undefined at and below 0."""
         require(self.high > 0, "not a real number")
         self.sign()
         return Interval(_log(self.low).low, _log(self.high).high)
 
     def exp(self):
-        """Both ends enclosed."""
+        """Return the exponential, with both ends enclosed."""
         return Interval(_exp(self.low).low, _exp(self.high).high)
 
     @staticmethod
     def call(name, arguments):
-        """A function by name."""
+        """Return the value of a function by its name."""
         match name, arguments:
             case "E", []:
                 return Interval(1).exp()
@@ -251,7 +252,7 @@ def _erf(value):
     while k < 50 or abs(term) > F(1, 2**BITS):
         total, k = total + term / (2 * k + 1), k + 1
         term = outward(-term * value * value / k, False)
-    slack = F(1, 2 ** (BITS - 60))  # of an alternating series, whose terms are below 2**53
+    slack = F(1, 2 ** (BITS - 60))  # of an alternating series whose terms are below 2**53
     root = Interval.call("pi", []).power(Interval(-HALF)) * Interval(2)
     return Interval(total - slack, total + slack) * root
 
@@ -270,13 +271,13 @@ def _log(value):
 
 
 class Form:
-    """A sum of products of powers of atoms, each with a rational coefficient: equal forms are equal numbers.
+    """A sum of products of powers of atoms with rational coefficients; equal forms are equal numbers.
 
-    Atoms are pairs of a description and whether it is positive: symbols, primes under roots, and whatever is not taken
-    apart, such as a sum under a root, a logarithm of a sum or a function by name.
+    An atom is a pair of a description and whether it is positive: a symbol, a prime under a root, or an expression that
+    is not decomposed, such as a sum under a root, a logarithm of a sum or a named function.
     """
 
-    work = 0  # products so far, of a certificate
+    work = 0  # number of products so far, for a certificate
 
     def __init__(self, terms):
         self.terms = {product: value for product, value in terms.items() if value}
@@ -287,7 +288,7 @@ class Form:
 
     @classmethod
     def atom(cls, description, positive, power=F(1)):
-        """A power of what is not taken apart."""
+        """Return a power of an expression that is not decomposed."""
         return cls({(((description, positive), power),): F(1)})
 
     def __add__(self, other):
@@ -303,28 +304,28 @@ class Form:
             for atom, power in right:
                 powers[atom] = powers.get(atom, F(0)) + power
             for atom, power in powers.items():
-                if isinstance(atom[0], int):  # a prime: its whole powers are numbers
+                if isinstance(atom[0], int):  # for a prime, whole powers are numbers
                     powers[atom], value = power - floor(power), value * F(atom[0]) ** floor(power)
             key = ordered((atom, power) for atom, power in powers.items() if power)
             found[key] = found.get(key, F(0)) + value
         return Form(found)
 
     def key(self):
-        """The form as a description."""
+        """Return the form as a description."""
         return ordered(self.terms.items())
 
     def rational(self):
-        """The number, where there is nothing but a number."""
+        """Return the number if the form contains no symbols."""
         if {*self.terms} - {()}:
             raise OpenError("a whole number that depends on symbols")
         return self.terms.get((), F(0))
 
     def sign(self):
-        """-1, 0 or 1, of a number."""
+        """Return -1, 0 or 1 for a form that is a number."""
         return (self.rational() > 0) - (self.rational() < 0)
 
     def split(self):
-        """A positive rational number, positive atoms with their powers, and the rest: their product is the form."""
+        """Return a positive rational number, positive atoms with powers, and the rest; the form is their product."""
         products = [dict(atoms) for atoms in self.terms]
         common = {a: min(p.get(a, F(0)) for p in products) for p in products for a in p if a[1]}
         inverse = Form({ordered((a, -p) for a, p in common.items() if p): F(1)})
@@ -333,7 +334,7 @@ class Form:
         return abs(first[1]), {a: p for a, p in common.items() if p}, rest * Form.of(1 / abs(first[1]))
 
     def bases(self):
-        """Positive atoms with powers whose product the form is; a rest that is no atom becomes one."""
+        """Return positive atoms with powers whose product is the form; a rest that is no atom becomes one."""
         number, common, rest = self.split()
         found = dict(common)
         for part, sign in ((number.numerator, 1), (number.denominator, -1)):
@@ -350,7 +351,7 @@ class Form:
         return found
 
     def power(self, exponent):
-        """Of a rational exponent, or of one with symbols in it."""
+        """Return the power with a rational exponent, or with one that contains symbols."""
         if not self.terms:
             require(exponent.sign() > 0, "division by 0")
             return self
@@ -371,7 +372,7 @@ class Form:
         return (exponent * self.log()).exp()
 
     def log(self):
-        """A sum of logarithms."""
+        """Return the logarithm as a sum of logarithms."""
         found = Form.of(F(0))
         for (atom, _), power in self.bases().items():
             match atom:
@@ -386,7 +387,7 @@ class Form:
         return found
 
     def exp(self):
-        """A product; the exponential of a logarithm is what was under it."""
+        """Return the exponential as a product; the exponential of a logarithm is the logarithm's argument."""
         result, low = Form.of(F(1)), [p for atoms in self.terms for a, p in atoms if is_a("sum", a)]
         for atoms, value in (self if min(low, default=0) < 0 else self.cleared()).terms.items():
             log = next((a[0] for a, power in atoms if power == 1 and is_a("log", a)), None)
@@ -398,7 +399,7 @@ class Form:
 
     @staticmethod
     def call(name, arguments):
-        """A function by name; of numbers, where it is rational."""
+        """Return the value of a function by its name; for numbers, if it is rational."""
         if name in ("log", "exp"):
             return getattr(arguments[0], name)()
         if arguments and name in ("floor", "Mod", "Max", "Min", "Abs", "sign", "binomial", "factorial"):
@@ -412,7 +413,7 @@ class Form:
         return Form.atom((name, *(a.key() for a in arguments)), False)
 
     def cleared(self):
-        """The form times something positive, so that sums that are no roots are multiplied out."""
+        """Return the form times a positive factor, so that sums that are no roots are multiplied out."""
         form = self
         while True:
             powers = {}
@@ -439,17 +440,17 @@ class Form:
 
 
 def is_a(kind, atom):
-    """Whether an atom is a sum, or a logarithm."""
+    """Return whether an atom has this kind: a sum, or a logarithm."""
     return isinstance(atom[0], tuple) and atom[0][0] == kind
 
 
 def ordered(pairs):
-    """Pairs in one order."""
+    """Return pairs in a fixed order."""
     return tuple(sorted(pairs, key=repr))
 
 
 def primes(number):
-    """The prime factors of a number, each as often as it divides it."""
+    """Yield the prime factors of a number, with multiplicity."""
     if number > 10**15:
         raise OpenError("a root of a long number")
     divisor = 2
@@ -462,9 +463,9 @@ def primes(number):
         yield number
 
 
-# ---------------------------------------------------------------- what a relation says
+# ---------------------------------------------------------------- the content of a relation
 def variants(entry):
-    """The relation for each instance, as names with values; definitions are put in one after the other."""
+    """Return the relation for each instance, as names with values; definitions are substituted one after the other."""
 
     def environment(kind, instance, symbols):
         env = {**symbols, **{name: kind.of(F(value)) for name, value in instance.items()}}
@@ -476,7 +477,7 @@ def variants(entry):
 
 
 def forms(entry):
-    """Symbols as forms; one whose domain begins at 0 or above is positive wherever it is under a root."""
+    """Return symbols as forms; a symbol whose domain begins at 0 or above is treated as positive under roots."""
     return {
         name: Form.atom(name, domain["low"] is not None and F(domain["low"]) >= 0)
         for name, domain in entry["symbols"].items()
@@ -495,7 +496,7 @@ def inside(entry, point):
 
 
 def side(text, env):
-    """A side at a point; None where it is not a real number."""
+    """Return a side at a point, or None if it is not a real number."""
     try:
         return evaluate(text, env, Interval)
     except WrongError:
@@ -503,7 +504,7 @@ def side(text, env):
 
 
 def both_sides(entry, point):
-    """Both sides at a point of a relation; one of which a witness speaks is in the domains, and the conditions hold."""
+    """Return both sides of a relation at a point; a witness must be in the domains and satisfy the conditions."""
     point = {name: F(value) for name, value in point.items()}
     (variant,) = variants(entry)
     env = variant(Interval, {name: Interval(value) for name, value in point.items()})
@@ -514,7 +515,7 @@ def both_sides(entry, point):
 
 
 def at_point(entry, point):
-    """Both sides at a point, compared with the noted ones."""
+    """Return both sides at a point, and compare them with the noted ones."""
     values = both_sides(entry, point)
     for value, noted in zip(values, entry["sides"], strict=True):
         require((value is None) == (noted is None), f"a side is noted as {noted}")
@@ -527,7 +528,7 @@ def at_point(entry, point):
 
 
 def witness(entry):
-    """A point at which the relation fails."""
+    """Check that the relation fails at a point."""
     left, right = at_point(entry, entry["point"])
     if left is not None and right is not None:
         gap = left + Interval(-1) * right
@@ -540,7 +541,7 @@ def witness(entry):
 
 
 def rounded(entry):
-    """A printed number within one unit of its last digit."""
+    """Check that a printed number is right to one unit of its last digit."""
     left, right = at_point(entry, {})
     gap = left + Interval(-1) * right
     require(max(abs(gap.low), abs(gap.high)) < F(1, 10 ** entry["digits"]), "the numbers differ")
@@ -548,7 +549,7 @@ def rounded(entry):
 
 
 def samples(entry):
-    """Points of the domains at which the conditions hold."""
+    """Yield points of the domains, for testing the conditions."""
     for shift in (F(3, 7), F(1, 5), F(5, 8), F(12, 13)):
         point = {}
         for k, (name, domain) in enumerate(entry["symbols"].items()):
@@ -560,7 +561,7 @@ def samples(entry):
 
 
 def identity(entry):
-    """Both sides have one normal form; or they differ at a point, and the certificate is wrong."""
+    """Check that both sides have the same normal form; the certificate is wrong if they differ at a point."""
     for variant in variants(entry):
         env = variant(Form, forms(entry))
         gap = evaluate(entry["left"], env, Form) + Form.of(F(-1)) * evaluate(entry["right"], env, Form)
@@ -576,7 +577,7 @@ def identity(entry):
 
 # ---------------------------------------------------------------- z3
 class Algebra:
-    """Forms as terms of z3: a real number for each atom, with what is known of it."""
+    """Forms as z3 terms: a real variable for each atom, with the known facts about it."""
 
     def __init__(self, entry, *forms):
         self.entry, self.known, self.numbers = entry, [], {}
@@ -584,11 +585,11 @@ class Algebra:
         self.root = lcm(*powers, 1)
 
     def number(self, atom):
-        """The variable whose power `root` the atom is."""
+        """Return the variable whose power `root` is the atom."""
         if atom not in self.numbers:
             description, positive = atom
             self.numbers[atom] = one = z3.Real(f"x{len(self.numbers)}")
-            whole = one**self.root if positive and self.root > 1 else one  # a square would never be negative
+            whole = one**self.root if positive and self.root > 1 else one  # an even power cannot be a negative atom
             domain = self.entry["symbols"].get(description, {}) if isinstance(description, str) else {}
             if positive:
                 zero = is_a("sum", atom) or (domain.get("closed") and F(domain["low"]) == 0)
@@ -606,7 +607,7 @@ class Algebra:
         return self.numbers[atom]
 
     def term(self, form):
-        """A form without negative powers of sums."""
+        """Return a form without negative powers of sums."""
         low = {}
         for atoms in form.terms:
             for atom, power in atoms:
@@ -626,7 +627,7 @@ class Algebra:
 
 
 def positive_powers(form):
-    """The form times positive atoms, so that no power of one is negative; others are squared."""
+    """Return the form times positive atoms, so that no power is negative; other atoms are squared."""
     form = form.cleared()
     low = {}
     for atoms in form.terms:
@@ -637,7 +638,7 @@ def positive_powers(form):
 
 
 def prove(entry, gap, relation, box=()):
-    """Whether z3 shows that a form is 0, or not positive, wherever the domains and the conditions allow."""
+    """Return whether z3 proves that a form is 0, or not positive, under the domains and the conditions."""
     (variant, *_) = variants(entry)
     env = variant(Form, forms(entry))
     try:
@@ -661,13 +662,13 @@ def prove(entry, gap, relation, box=()):
         solver.add({"==": top != 0, "<=": top > 0, "<": top >= 0}[relation])
         shown = solver.check() == z3.unsat
         solver.pop()
-        return shown and solver.check() != z3.unsat  # of nothing, everything is true
+        return shown and solver.check() != z3.unsat  # an empty set of points would satisfy everything
     except OpenError:
         return False
 
 
 def inequality(entry):
-    """The sides at the closest point; then z3 shows the relation, or it is only what a search has found."""
+    """Check the sides at the closest point; z3 then proves the relation, or it counts as the result of a search."""
     at_point(entry, entry["closest"])
     (variant,) = variants(entry)
     try:
@@ -684,7 +685,7 @@ def inequality(entry):
 
 # ---------------------------------------------------------------- optima and crossovers
 def optimum(entry):
-    """A sum of positive powers of the variable is convex in its logarithm: its slope is 0 only where it is least."""
+    """Check a minimum: a sum of positive powers is convex in the logarithm, so a zero slope means the minimum."""
     symbols = forms(entry)
     variable, argument = entry["variable"], evaluate(entry["argument"], symbols, Form)
     objective = evaluate(entry["objective"], {**symbols, variable: Form.atom(variable, True)}, Form)
@@ -703,7 +704,7 @@ def optimum(entry):
 
 
 def crossover(entry):
-    """The ratio of two monomials is a power of the variable, and 1 at the value."""
+    """Check that the ratio of two monomials is a power of the variable and equals 1 at the value."""
     symbols = {**forms(entry), entry["variable"]: Form.atom(entry["variable"], True)}
     ratio = evaluate(f"({entry['left']})/({entry['right']})", symbols, Form)
     require(len(ratio.terms) == 1, "a side is no monomial")
@@ -717,7 +718,7 @@ def crossover(entry):
 
 # ---------------------------------------------------------------- units
 def unit(node, entry):
-    """The powers of loss and length, up to those that are set to 1; None for 0, which has every unit."""
+    """Return the powers of loss and length, up to the units that are set to 1; None for 0, which has every unit."""
     match node:
         case ast.Constant(value):
             return (F(0), F(0)) if value else None
@@ -756,7 +757,7 @@ def unit(node, entry):
 
 
 def power_of_unit(base, exponent, entry):
-    """Of a rational exponent; another one allows no unit below it."""
+    """Return the unit of a power with a rational exponent; other exponents require a base without unit."""
     if base is None or not any(base):
         return F(0), F(0)
     try:
@@ -767,7 +768,7 @@ def power_of_unit(base, exponent, entry):
 
 
 def alike(one, other, entry):
-    """Whether two units are equal up to the span of those that are set to 1."""
+    """Return whether two units are equal up to products of powers of the units that are set to 1."""
     gap = [a - b for a, b in zip(one, other, strict=True)]
     free = [tuple(map(F, entry["units"][name] or (0, 0))) for name in entry["normalised"]]
     free = [pair for pair in free if any(pair)]
@@ -780,7 +781,7 @@ def alike(one, other, entry):
 
 
 def units(entry):
-    """The units of all expressions are as noted, and they differ."""
+    """Check that the units of all expressions are as noted, and that they differ."""
     found = {}
     for name, text in {**entry["alike"], **entry["pure"]}.items():
         try:
@@ -802,7 +803,7 @@ def units(entry):
 
 # ---------------------------------------------------------------- balances
 def times(left, right, power=F(1)):
-    """A product of monomials."""
+    """Return a product of monomials."""
     found = dict(left)
     for name, value in dict(right).items():
         found[name] = found.get(name, F(0)) + power * value
@@ -810,7 +811,7 @@ def times(left, right, power=F(1)):
 
 
 def pieces(node, put_in=()):
-    """The monomials that an expression may be, up to constants, each with monomials that are at most 1 where it is."""
+    """Return the possible monomials of an expression, up to constants, each with monomials that are at most 1 there."""
     node, put_in = parsed(node) if isinstance(node, str) else node, dict(put_in)
     match node:
         case ast.Constant(value):
@@ -846,12 +847,12 @@ def pieces(node, put_in=()):
 
 
 def largest(text, put_in=()):
-    """The monomials whose largest an expression is."""
+    """Return the monomials of which an expression is the largest."""
     return {one for one, _ in pieces(text, put_in)}
 
 
 class Lemmas:
-    """That monomials are at most the largest of others: weighted means of them, times monomials that are at most 1."""
+    """Proofs that monomials are at most the largest of others: as weighted means times monomials that are at most 1."""
 
     def __init__(self, entry, ones):
         self.proofs = {}
@@ -883,7 +884,7 @@ def statement(entry):
 
 
 def grows(entry, monomial):
-    """How fast a monomial grows along the direction."""
+    """Return the growth exponent of a monomial along the direction."""
     return sum(F(entry["direction"].get(name, 0)) * power for name, power in monomial)
 
 
@@ -924,7 +925,7 @@ def balance(entry):
 
 
 def reachable(terms, constraints, region, rates, tuned):
-    """That everywhere in a region some choice makes all terms at most the largest rate; z3 decides it, exactly."""
+    """Return whether everywhere in a region some choice makes all terms at most the largest rate (exact, by z3)."""
     unknown = {name: z3.Real(name) for m in (*terms, *constraints, *region, *rates) for name, _ in m}
 
     def linear(monomial):
@@ -942,7 +943,7 @@ def reachable(terms, constraints, region, rates, tuned):
 
 
 def roomy(region):
-    """Whether a region is more than an edge."""
+    """Return whether a region has an interior."""
     solver = z3.Solver()
     for m in region - {()}:
         solver.add(z3.Sum([z3.Q(p.numerator, p.denominator) * z3.Real(name) for name, p in m]) < 0)
@@ -1007,11 +1008,11 @@ UNCHECKED = {
 
 
 def recheck(entry):
-    """How a certificate was checked again.
+    """Return the way in which a certificate was checked again.
 
     Raises:
-      WrongError: it does not hold.
-      OpenError: it is not decided here.
+      WrongError: the certificate does not hold.
+      OpenError: this program cannot decide it.
     """
     kind, Form.work = entry["certificate"], 0
     if kind in UNCHECKED:

@@ -1,8 +1,8 @@
-"""`dpnotes run drift_escape.clients` in small, for `experiments/test_processes.py`; the last rank may have a fault.
+"""A small `dpnotes run drift_escape.clients` for `experiments/test_processes.py`; the last rank may have a fault.
 
     FAULT=die torchrun --nproc-per-node 3 -m tests.run_worker run drift_escape.clients
 
-"die", "hang", "memory" and "columns" come in the fifth cell, "spec", "code", "threads" and "arguments" at the start.
+"die", "hang", "memory" and "columns" happen in the fifth cell, "spec", "code", "threads" and "arguments" at the start.
 """
 
 import os
@@ -30,7 +30,7 @@ def small(**more: Any) -> Any:
 
 
 def faulty(fault: str) -> Any:
-    """The experiment, with what goes wrong."""
+    """Return the experiment with a fault."""
     if fault == "threads":
         torch.set_num_threads(2)
     if fault == "arguments":
@@ -56,7 +56,7 @@ def faulty(fault: str) -> Any:
         Blocks.sum = sum_  # type: ignore[method-assign]
         return experiment.run_cell(spec, cell, context)
 
-    run_cell.__module__ = clients.__name__  # whose code it stands for
+    run_cell.__module__ = clients.__name__  # the experiment's code is looked up there
     return replace(experiment, run_cell=run_cell) if fault in ("die", "hang", "memory", "columns") else experiment
 
 

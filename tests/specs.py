@@ -1,4 +1,4 @@
-"""Specs with other parameters, and the frame of a run without runner and store."""
+"""Specs with changed parameters, and the frame of a run without the runner and the store."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,7 +13,7 @@ def changed(spec: Spec, **parameters: Any) -> Spec:
 
 
 def frame_of(experiment: Any, spec: Spec, cells: Iterable[Any] | None = None) -> pd.DataFrame:
-    """The columns of all cells, or of some; of an experiment or of the module that it stands in."""
+    """Return the columns of all cells, or of some, for an experiment or the module that defines it."""
     chosen = experiment.cells(spec) if cells is None else cells
     parts = [pd.DataFrame(experiment.run_cell(spec, cell, Context("cpu", 10**9))) for cell in chosen]
     assert all(set(part) == set(parts[0]) for part in parts)

@@ -1,4 +1,4 @@
-"""What stands in for a mechanism or for streams, so that a test sees what an oracle does with them."""
+"""Stand-ins for a mechanism and for streams, with which a test observes an oracle's use of them."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,18 +6,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes.core import Mechanism, Price, Release, Sampling
+from dpnotes.core import Mechanism, Price, Request, Sampling
 from dpnotes.privacy.mechanisms import Gaussian, price_of
 from dpnotes.random.streams import Streams
 
 
 @dataclass
 class Spy:
-    """A mechanism that shows what it was asked to release; it costs what Gaussian noise does, whatever releases."""
+    """A mechanism that records the requested releases; its cost is that of Gaussian noise."""
 
     releasing: Mechanism = Gaussian()
     purpose: str = "spy"
-    requests: list[Release] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
     noise: str = "gaussian"
 
     def init(self, x: Tensor) -> Tensor:
@@ -26,14 +26,14 @@ class Spy:
     def cost(self, state: Any, noise_multiplier: Tensor, sampling: Sampling, restart: Tensor | None) -> Tensor:
         return Gaussian().cost(state, noise_multiplier, sampling, restart)
 
-    def release(self, state: Any, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]:
+    def release(self, state: Any, request: Request, streams: Streams) -> tuple[Any, Tensor, Price]:
         self.requests.append(request)
         return *self.releasing.release(state, request, streams)[:2], price_of(request, "gaussian")
 
 
 @dataclass(frozen=True)
 class Wrapped:
-    """A mechanism around another one, with everything that `core.Mechanism` asks for."""
+    """A wrapper around another mechanism, with all attributes that `core.Mechanism` requires."""
 
     inner: Any
     purpose: str = "wrapped"
@@ -49,7 +49,7 @@ class Wrapped:
 
 
 class UnitDraws:
-    """Streams of equal keys whose run 0 has no noise, and run r the r-th number that a release draws, at a scale."""
+    """Streams of equal keys in which run 0 draws no noise, and run r only the r-th number of a release, scaled."""
 
     def __init__(self, streams: Streams, purpose: str, scale: float = 1.0) -> None:
         self.inner, self.purpose, self.scale = streams, purpose, scale

@@ -1,4 +1,4 @@
-"""A slice of the attack, so that it cannot rot: each part of it with something bad that it has to notice."""
+"""A small part of each attack, so that it cannot decay: each part must detect a planted fault."""
 
 import math
 import random
@@ -31,7 +31,7 @@ def test_the_command_starts_where_pytest_is_not_there_to_find_helpers():
 
 # ---------------------------------------------------------------- fuzz
 def good(epsilon: float) -> float:
-    """Infinite at 0."""
+    """Return 1 / epsilon, infinite at 0."""
     if not epsilon >= 0:
         raise ValueError(f"Expected epsilon={epsilon!r} >= 0.")
     return 1 / epsilon if epsilon else math.inf
@@ -54,7 +54,7 @@ def undefined(epsilon: float) -> float:
 
 
 def dominant(epsilon: float) -> float:
-    """A dominant divergence: neither word says that the answer may be undefined."""
+    """Return the dominant divergence; neither word says that the answer may be undefined."""
     return math.nan
 
 
@@ -67,7 +67,7 @@ def greedy(epsilon: float) -> None:
 
 
 def undivided(epsilon: float) -> float:
-    """Divides by 0."""
+    """Divide by 0."""
     return epsilon / 0
 
 
@@ -104,7 +104,7 @@ def test_an_exemption_is_no_wider_than_its_reason():
     def judged(function, **arguments):
         return fuzz.one_call(function.__name__, function, ((), arguments))[1]
 
-    assert "names no argument" in judged(vague, x=1.0)  # neither the x in "max" nor another library's "Expected"
+    assert "names no argument" in judged(vague, x=1.0)  # neither the x in "max" nor another library's "Expected" counts
     assert judged(greedy, epsilon=2**31) == judged(undivided, epsilon=1e-300) == ""
     assert [judged(undivided, epsilon=e)[:17] for e in (math.nan, math.inf, 1.0)] == ["ZeroDivisionError"] * 3
 
@@ -119,7 +119,9 @@ def test_fuzz_reports_nothing_of_what_is_good():
 def test_fuzz_finds_the_library_and_calls_it():
     named = fuzz.public()
     assert len(named) > 200 and "privacy.schedules.uniform" in named
-    some = {name: value for name, value in named.items() if name.startswith(("privacy.schedules", "guarantees.Sampling"))}
+    some = {
+        name: value for name, value in named.items() if name.startswith(("privacy.schedules", "guarantees.Sampling"))
+    }
     table = fuzz.examples(some)
     assert set(table) >= {"privacy.schedules.uniform", "privacy.schedules.exponential", "guarantees.Sampling"}
     found = fuzz.attack(200, some, table, commands=0)
@@ -204,7 +206,7 @@ def test_an_audit_passes_what_is_right_and_catches_half_of_the_noise():
         assert found.power >= 0.9 and not found.bound.exceeds(found.claim) and 0.2 < found.bound.epsilon
         assert control.bound.exceeds(control.claim) and control.p_value < audits.LEVEL < found.p_value
         assert audits.verdict([found], [control]) == []
-        assert len(audits.verdict([control], [found])) == 2  # what is refuted, and a control that is blind
+        assert len(audits.verdict([control], [found])) == 2  # a refuted claim, and a control that is not rejected
 
 
 LAWS = (

@@ -1,9 +1,9 @@
-"""What cannot be meant is refused by name: every number of every public callable, found by inspection.
+"""Invalid numbers are refused by name, for every number of every public callable, found by inspection.
 
-A callable is called as in its example with one argument replaced: by NaN, infinities, -0.0, 0, a negative number, a
-truth value, a text, a whole number no computer has, None and tensors. What comes back is one line that names the
-argument and its value, or, where the number may be in its domain, a result without a NaN. A new public callable with a
-number among its arguments and without an example fails.
+A callable is called as in its example, with one argument replaced: by NaN, infinities, -0.0, 0, a negative number, a
+bool, a string, an integer beyond any computer's, None and tensors. The result must be a one-line error that names the
+argument and its value, or, if the value may be valid, an answer without NaN. A new public callable that takes a
+number and has no example fails this test.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -36,8 +36,9 @@ from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.adaptive_batch.algorithms import practical as adaptive_practical
 from dpnotes.papers.drift_escape.algorithms import Escape, practical_escape
 from dpnotes.papers.drift_escape.algorithms import practical as escape_practical
-from dpnotes.papers.drift_escape.selection import GradientAndHessian, Selection, VirtualDerivatives
-from dpnotes.papers.goldstein.algorithms import Parameters as GoldsteinParameters
+from dpnotes.papers.drift_escape.derivatives import VirtualDerivatives
+from dpnotes.papers.drift_escape.selection import GradientAndHessian, Selection
+from dpnotes.papers.goldstein.algorithms import GoldsteinParameters as GoldsteinParameters
 from dpnotes.papers.goldstein.algorithms import single_pass as goldstein_choice
 from dpnotes.privacy import pld
 from dpnotes.privacy.accounting import rho_to_epsilon
@@ -65,9 +66,10 @@ from dpnotes.random.streams import Streams
 from dpnotes.train.loop import Evaluation
 from dpnotes.train.noise import NoiseChoice
 from dpnotes.train.plan import TrainingPlan
+from dpnotes.util.validate import AtLeastOne, Positive, checked
 from tests.points import drawn
 
-# Whose arguments nobody types: what calls them has checked.
+# Callables whose arguments no user types; their callers have checked them.
 NOT_DOORS = {
     **dict.fromkeys(
         (f"dpnotes.random.{name}" for name in ("draws", "reference", "cpu_kernel", "gpu_kernel", "secret")),
@@ -75,20 +77,21 @@ NOT_DOORS = {
     ),
     "dpnotes.experiments": "pieces of the runner; the command line and the specs are its doors",
     "dpnotes.util.files": "what is written and sealed, of the cache, the runner and `checkpoint`",
-    "dpnotes.oracles.release": "what an oracle hands to its desk; the oracles are the doors, with all they have of it",
+    "dpnotes.oracles.asks": "what an oracle hands to its `Releases`",
+    "dpnotes.oracles.release": "what an oracle hands to its `Releases`; the oracles are the doors",
     "dpnotes.notebook": "pictures and cells of our notebooks",
     "dpnotes.theory": "algebra in sympy; its door for numbers is `Calculator`, below",
     "dpnotes.util.validate": "the validators themselves",
     "dpnotes.privacy.museum.releases": "exhibits, of a few lines each",
 }
-# What one part hands to another, at every step or product: whoever made it has checked.
+# Values that one part passes to another at every step or product; their maker has checked them.
 INSIDE = (
     "core.Sensitive",
     "cli.console.counted",
     "cli.doctor.Finding",
     "util.files.write",
     "cli.gpu.session",  # which asks for a GPU; its minutes are tested in test_gpu.py
-    "measure.curvature.Tridiagonal",
+    "measure.lanczos.Tridiagonal",
     "measure.goldstein.GoldsteinCertificate",
     "measure.stationarity.Certificate",
     "util.per_run.rows",
@@ -108,13 +111,13 @@ INSIDE = (
     "oracles.smoothed.on_sphere",
     *(f"oracles.{name}.bounds" for name in ("clipped.ClippedGradient", "fresh.FreshGradient")),
     *(f"oracles.{name}.bounds" for name in ("minibatch.MinibatchGradient", "spider.Spider")),
-    "papers.drift_escape.selection.ExampleDerivatives.mean",
+    "papers.drift_escape.derivatives.ExampleDerivatives.mean",
     "papers.drift_escape.selection.GradientAndHessian.bounds",
-    "papers.drift_escape.selection.VirtualDerivatives.mean",
-    "papers.drift_escape.selection.apart_again",
-    "papers.drift_escape.selection.with_triangle",
+    "papers.drift_escape.derivatives.VirtualDerivatives.mean",
+    "papers.drift_escape.derivatives.apart_again",
+    "papers.drift_escape.derivatives.with_triangle",
     "util.processes.ProcessLost",
-    "util.processes.Together",  # which asks the launcher; its timeout is tested in oracles/test_clients.py
+    "util.processes.Together",  # asks the launcher; its timeout is tested in oracles/test_clients.py
     "privacy.museum.collection.gaussian_claim",
     "privacy.museum.collection.numbers",
     "privacy.mechanisms.check_answer",
@@ -122,7 +125,7 @@ INSIDE = (
     "privacy.mechanisms.is_exact",
     "privacy.mechanisms.noisy_on_grid",
     "privacy.mechanisms.price_of",
-    "privacy.mechanisms.says_gaussian",  # which says no to anything else
+    "privacy.mechanisms.says_gaussian",  # returns False for anything else
     "privacy.mechanisms.shared",
     "privacy.sums.check_shared",
     "privacy.sums.check_sum",
@@ -139,19 +142,16 @@ INSIDE = (
     "problems.factors.Lookups",
     "problems.landscapes.check_points",
     "problems.nonsmooth.check_many_points",
-    "problems.closed.closed",
-    "problems.closed.closed_loss",
-    "problems.closed.compare_losses",
-    "problems.closed.stand_ins",
+    "problems.module_data.ModuleData",
     "problems.passes.Passes",
-    "problems.text.pretrained_bert",  # as random_bert, from a file
+    "problems.text.pretrained_bert",  # like random_bert, from a file
 )
 NUMBER = re.compile(r"\b(int|float)\b")
 
 
 def modules() -> Iterator[ModuleType]:
     for found in pkgutil.walk_packages(dpnotes.__path__, "dpnotes."):
-        # A paper's own pieces; and its listings, which are read: a check in one of them is a line that is no algorithm.
+        # A paper's inner functions, and its references: a check in one of them would be a line outside the algorithm.
         inner = ".papers." in found.name and re.search(r"\.(experiments|claims|reference)\b", found.name)
         if found.name.endswith("__main__") or inner or found.name.startswith(tuple(NOT_DOORS)):
             continue
@@ -159,7 +159,7 @@ def modules() -> Iterator[ModuleType]:
 
 
 def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """All public functions, classes and methods by name, of the module that defines them."""
+    """Yield all public functions, classes and methods by name, from the module that defines them."""
     for module in modules():
         for name, value in vars(module).items():
             if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
@@ -182,16 +182,16 @@ def _is_protocol(value: type) -> bool:
 
 
 def annotations_of(function: Callable[..., Any]) -> dict[str, str]:
-    """The arguments with what they are annotated as, without what stands in brackets."""
+    """Return the arguments with their annotations, without the parts in brackets."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except ValueError:  # a class that is made in C, such as an enumeration
+    except ValueError:  # a class made in C, such as an enumeration
         return {}
     return {p.name: re.sub(r"\[.*\]", "", inspect.formatannotation(p.annotation)) for p in parameters}
 
 
 def numbers_of(function: Callable[..., Any]) -> dict[str, str]:
-    """The arguments that are numbers."""
+    """Return the arguments that are numbers."""
     return {name: found for name, found in annotations_of(function).items() if NUMBER.search(found)}
 
 
@@ -232,7 +232,7 @@ def question() -> Selection:
 
 
 def curved(num_clients: int = 1) -> GradientAndHessian:
-    """Of two runs."""
+    """Return derivatives of bowls for two runs."""
     rows = 2 * num_clients
     return GradientAndHessian.of(VirtualDerivatives(data(), torch.full((rows,), 30), zeros(rows, 4)), question())
 
@@ -276,7 +276,7 @@ def eigenvalue_question() -> dict[str, Any]:
     return {"hvp": lambda v: spectrum * v, "dim": 30, "num_products": 8, "failure_probability": 0.01}
 
 
-# What an argument of this name is where an example does not say otherwise.
+# The default value of an argument with this name, unless an example gives another one.
 USUAL: dict[str, Callable[[], Any]] = {
     "accountant": lambda: "exact Gaussian",
     "accuracy": lambda: 0.04,
@@ -337,7 +337,7 @@ SENTENCES = Sentences(("Go on.",), torch.tensor([1]))
 SIZES: dict[str, Any] = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0}
 SEARCH = {"alpha": 0.01, "norm_bound": 1.0, "num_examples": 10**6, "num_candidates": 3}
 
-# What a callable is given beside or instead of that.
+# Further or other arguments of particular callables.
 NOTHING = Guarantee(0.0, 1e-5, Relation.REPLACE_ONE, "nothing released")
 EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "core.Constant": lambda: {"value": 1.0, "basis": "proved", "where": "here"},
@@ -346,7 +346,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "guarantees.assumptions_of_runs": lambda: {"secret_seed": False},
     "guarantees.Guarantee": lambda: {"nominal_epsilon": 1.0},
     "guarantees.bound_was_checked": lambda: {"bound": 1.0, "exceeded": 1, "checked": 5},
-    "measure.curvature.lanczos": lambda: {
+    "measure.lanczos.lanczos": lambda: {
         "hvp": eigenvalue_question()["hvp"],
         "start": torch.ones(2, 30, dtype=torch.float64),
         "num_products": 8,
@@ -420,7 +420,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         name: getattr(spider(), name) for name in ("samples", "mechanism", "budget", "refresh", "batches")
     },
     "oracles.spider.Spider.guarantee": lambda: {"state": spider().init(zeros(2, 4))},
-    "papers.adaptive_batch.algorithms.Parameters": lambda: {
+    "papers.adaptive_batch.algorithms.AdaptiveBatchParameters": lambda: {
         "drift_threshold": 1.0,
         "first_batch": 100.0,
         "batch_per_gradient": 10.0,
@@ -457,7 +457,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "papers.drift_escape.algorithms.method_of": lambda: {"escapes": [escape()]},
     "papers.drift_escape.algorithms.theorem_1": lambda: {"sigma": 1e-8, "r": 1e-10, "s": 10.0},
     "papers.drift_escape.algorithms.practical_escape": lambda: {"step_size": 0.2},
-    "papers.drift_escape.algorithms.Parameters": lambda: {
+    "papers.drift_escape.algorithms.DriftEscapeParameters": lambda: {
         "escape": escape(),
         "drift_threshold": 1.0,
         "first_batch": 100.0,
@@ -467,15 +467,15 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "papers.drift_escape.algorithms.practical": lambda: {
         "escape": escape(),
     },
-    "papers.drift_escape.clients.practical": lambda: {"escape": escape(), "num_clients": 4},
-    "papers.drift_escape.clients.distributed_drift_escape": lambda: {
+    "papers.drift_escape.distributed.practical": lambda: {"escape": escape(), "num_clients": 4},
+    "papers.drift_escape.distributed.distributed_drift_escape": lambda: {
         "samples_of": lambda _: VirtualSamples(data(), 10**12),
         "parameters": escape_practical(escape(), 4, 1.0, 1e-6, gradient_bound=2.0),
         "x": zeros(2, 4),
         "blocks": Blocks(3, 3),
         "max_steps": 3,
     },
-    "papers.drift_escape.selection.ExampleDerivatives": lambda: {
+    "papers.drift_escape.derivatives.ExampleDerivatives": lambda: {
         "loss": lambda point, example: point @ example,
         "data": ((torch.ones(3, 2),),),
         "examples_at_once": 2,
@@ -501,7 +501,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "x": zeros(2, 4),
         "max_steps": 2,
     },
-    "papers.goldstein.algorithms.Parameters": lambda: dataclasses.asdict(goldstein()),
+    "papers.goldstein.algorithms.GoldsteinParameters": lambda: dataclasses.asdict(goldstein()),
     "papers.goldstein.algorithms.least_directions": lambda: {"parameters": goldstein()},
     "papers.goldstein.algorithms.single_pass": lambda: {"num_examples": 5000, "largest_move": 0.1},
     "papers.goldstein.algorithms.multi_pass": lambda: {"num_examples": 500, "largest_move": 0.1, "num_steps": 50},
@@ -672,6 +672,10 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "problems.datasets.dataset.permutation": dict,
     "problems.datasets.dataset.gaussian_like": dict,
     "problems.landscapes.Saddle": lambda: {"point": zeros(2), "direction": zeros(2)},
+    "problems.module_data.ModuleData": lambda: {
+        "inputs": (images().train_inputs,),
+        "labels": images().train_labels,
+    },
     "problems.modules.ModuleProblem": lambda: {
         "module": torch.nn.Linear(4, 2),
         "inputs": images().train_inputs,
@@ -729,7 +733,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "random.streams.Streams.secure": lambda: {"num_runs": 2},
 }
 
-# Of whom a method is.
+# The instances whose methods are called.
 SELVES: dict[str, Callable[[], Any]] = {
     "oracles.fresh.FreshGradient": fresh,
     "oracles.minibatch.MinibatchGradient": minibatch,
@@ -753,7 +757,7 @@ SELVES: dict[str, Callable[[], Any]] = {
 
 
 def example(name: str) -> dict[str, Any]:
-    """A call that works, as keyword arguments."""
+    """Return a valid call, as keyword arguments."""
     given = EXAMPLES[name]() if name in EXAMPLES else {}
     for parameter in inspect.signature(KNOWN[name]).parameters.values():
         if parameter.name in given or parameter.default is not parameter.empty:
@@ -782,13 +786,13 @@ DOORS = {name: function for name, function in KNOWN.items() if numbers_of(functi
 
 
 # ---------------------------------------------------------------- what is refused
-# Where a value has a meaning that it has nowhere else: the argument, the values, and which.
+# Values that have a meaning for particular arguments only.
 MEANT: dict[str, dict[str, tuple[float, ...]]] = {
     "guarantees.Guarantee": {"nominal_epsilon": (math.inf,)},  # nothing is claimed
     "oracles.spider.Refresh": {"threshold": (math.inf,)},  # the number of terms alone decides
     "papers.adaptive_batch.algorithms.practical": {"epsilon": (math.inf,)},  # a run without noise
     "papers.drift_escape.algorithms.practical": {"epsilon": (math.inf,)},
-    "papers.drift_escape.clients.practical": {"epsilon": (math.inf,)},
+    "papers.drift_escape.distributed.practical": {"epsilon": (math.inf,)},
     "papers.drift_escape.selection.Selection": {"epsilon": (math.inf,)},
     **{
         f"papers.goldstein.algorithms.{name}": {"epsilon": (math.inf,)}
@@ -800,7 +804,7 @@ MEANT: dict[str, dict[str, tuple[float, ...]]] = {
 
 
 def refused(name: str, argument: str, annotation: str) -> list[Any]:
-    """What an argument that is a number never is."""
+    """Return values that are never valid for a numeric argument."""
     values: list[Any] = [math.nan, math.inf, -math.inf, True, "1"]
     values.append(torch.full((2,), math.nan) if "Tensor" in annotation else torch.ones(50))
     if not re.search(r"\bNone\b", annotation):
@@ -816,7 +820,7 @@ def refused(name: str, argument: str, annotation: str) -> list[Any]:
 
 
 def is_named(message: str, argument: str, value: Any) -> bool:
-    """Whether it is one line that says the argument and its value (of a tensor, what is wrong with it)."""
+    """Return whether a message is one line with the argument and its value (for a tensor, its fault)."""
     says = {repr(value)[:10], f"{value:g}"} if isinstance(value, float) else {repr(value)[:10]}
     said = isinstance(value, Tensor) or any(one in message for one in says)
     return said and "\n" not in message and re.search(rf"\b{argument}\b", message) is not None
@@ -832,7 +836,7 @@ def test_the_example_works(name: str):
 
 
 def wrong_answer(name: str, argument: str, value: Any) -> str | None:
-    """What is wrong with how a call with this value is refused."""
+    """Return the fault in the refusal of a call with this value, or None."""
     try:
         call(name, {**example(name), argument: value})
         message = "was taken"
@@ -840,13 +844,13 @@ def wrong_answer(name: str, argument: str, value: Any) -> str | None:
         if is_named(str(error), argument, value):
             return None
         message = str(error)
-    except Exception as error:  # of a kind that is for nobody
+    except Exception as error:  # of an unexpected type
         message = repr(error)
     return f"{argument}={repr(value)[:12]}: {message[:100]!r}"
 
 
 def found_nan(result: Any) -> bool:
-    """Whether a result holds a NaN somewhere."""
+    """Return whether a result contains a NaN."""
     if isinstance(result, float):
         return math.isnan(result)
     if isinstance(result, Tensor):
@@ -871,7 +875,7 @@ def test_what_is_no_number_is_refused_by_name(name: str):
 
 
 BELOW_ONE = {"delta", "level", "momentum", "rate", "beta"}
-VACUOUS = {"guarantees.Guarantee"}  # which may say that a delta is 1 or more, and so that nothing is claimed
+VACUOUS = {"guarantees.Guarantee"}  # may state that a delta is 1 or more, which claims nothing
 
 
 @pytest.mark.parametrize("name", [n for n in DOORS if BELOW_ONE & numbers_of(DOORS[n]).keys() and n not in VACUOUS])
@@ -898,9 +902,37 @@ def test_zero_and_what_is_negative_are_refused_by_name_or_give_numbers(name: str
     assert not wrong, "\n" + "\n".join(wrong)
 
 
+def domains_left(function: Callable[..., Any]) -> list[str]:
+    """The arguments that are annotated with a domain which nothing checks: `checked` leaves the plain types."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        return []
+    return [p.name for p in parameters if "dpnotes.util.validate" in modules_of(p.annotation)]
+
+
+def modules_of(annotation: Any) -> set[str]:
+    """The modules of the checks in an annotation."""
+    checks = getattr(annotation, "__metadata__", ()) + sum((get_args(part)[1:] for part in get_args(annotation)), ())
+    return {getattr(check, "func", check).__module__ for check in checks if callable(check)}
+
+
+def test_every_domain_is_checked():
+    left = [f"{name}: {argument}" for name, function in callables() for argument in domains_left(function)]
+    assert not left, f"Expected @checked, for a subclass of its own, too: {left}"
+
+
+def test_control_a_domain_that_is_not_checked_is_seen():
+    def plain(epsilon: Positive, steps: AtLeastOne | None = None, delta: float = 0.1) -> float:
+        return epsilon
+
+    assert domains_left(plain) == ["epsilon", "steps"]
+    assert domains_left(checked(plain)) == []
+
+
 # ---------------------------------------------------------------- what is no number
 def words_of(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Arguments with what they are not: a name that nobody gave, a word where a flag is, nothing where a part is."""
+    """Yield arguments with invalid values: an unknown name, a word in place of a flag, None in place of a part."""
     parameters = inspect.signature(function).parameters.values()
     for parameter in parameters:
         annotation = inspect.formatannotation(parameter.annotation)
@@ -908,7 +940,7 @@ def words_of(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
             yield parameter.name, "no such word"
         elif parameter.annotation is Relation:
             yield parameter.name, "replace"
-            yield parameter.name, "replace-one"  # a member is meant, not how it is printed
+            yield parameter.name, "replace-one"  # the member is expected, not its printed form
             yield parameter.name, None
         elif parameter.annotation is bool:
             yield parameter.name, "no"
@@ -917,7 +949,7 @@ def words_of(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 
 PARTS = (Problem, Oracle, Mechanism, Method, Samples, FreshData, NoisePlan, Sampling, Escape)
-# What a loop calls at every step, with what it got from the same part.
+# Methods that a loop calls at every step with values from the same part.
 STEPS = (
     "init",
     "step",
@@ -945,7 +977,7 @@ def test_what_is_no_part_no_name_and_no_flag_is_refused_by_name(name: str):
     assert not any(wrong), "\n" + "\n".join(filter(None, wrong))
 
 
-# Found by the fuzz: (what is called, an argument, its value, what the error names).
+# Found by fuzzing: (callable, argument, value, text that the error must contain).
 REFUSED: list[tuple[str, str, Any, str]] = [
     ("oracles.samples.VirtualSamples", "total", 2**63, "total=9223372036854775808"),
     ("papers.adaptive_batch.algorithms.spider_of", "parameters", [], "num_runs=0"),
@@ -981,7 +1013,7 @@ def test_a_point_of_another_type_is_named_where_products_would_be():
 
 @pytest.mark.parametrize("delta", [5e-324, 1e-308, 1e-307])
 def test_a_delta_that_has_no_inverse_is_one(delta: float):
-    # The best Renyi order is near 1 + sqrt(ln(1/delta) / rho), and epsilon near rho + 2 sqrt(rho ln(1/delta)).
+    # The best Renyi order is near 1 + sqrt(ln(1/delta) / rho), and epsilon is near rho + 2 sqrt(rho ln(1/delta)).
     simple = 0.5 + 2 * math.sqrt(-0.5 * math.log(delta))
     assert 0.9 * simple < rho_to_epsilon(0.5, delta, "tight") <= simple
 
@@ -1056,7 +1088,7 @@ def test_a_calculator_gives_numbers_or_one_line_that_names_what_it_was_given(nam
         try:
             found = calculator(**{**usual, argument: value})
         except (ValueError, TypeError) as error:
-            # Of numbers that do not go together an error may name others: with n=5e-324 an accuracy is too large.
+            # For incompatible numbers an error may name other arguments: with n=5e-324 an accuracy is too large.
             named = not never or is_named(str(error), argument, value)
             if "\n" in str(error) or not str(error).startswith("Expected") or not named:
                 wrong.append(f"{argument}={repr(value)[:12]}: {str(error)[:100]!r}")

@@ -1,4 +1,4 @@
-"""The book that `make book` builds: every link leads somewhere, and a browser reads it offline, without complaint."""
+"""The book that `make book` builds: every link works, and a browser shows it offline without errors."""
 
 import ast
 import contextlib
@@ -31,7 +31,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 def build(source: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """What `make book` runs, into `folder`."""
+    """Run the command of `make book`, with output into `folder`."""
     (line,) = re.findall(r"-m sphinx (.*) \. build/book$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     places = {"docs/book": str(ROOT / "docs/book"), ".cache/book": str(folder / "cache")}
     options = [places.get(option, option) for option in line.split()]
@@ -49,7 +49,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(book: Path) -> Iterator[str]:
-    """The address of the book on this machine."""
+    """Serve the book on this machine; yield its address."""
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, format: str, *args: object) -> None:
@@ -65,12 +65,12 @@ def served(book: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def opened(served: str) -> Iterator:
-    """Opens a page of the book by its path, all mathematics set, and says at the end what it complained about."""
+    """Open a page of the book by its path, wait for its formulas, and finally return the browser's errors."""
 
     @contextlib.contextmanager
     def open_page(path: str, width: int = 1300) -> Iterator["Page"]:
         page = chromium.new_page(viewport={"width": width, "height": 1000})
-        page.set_default_timeout(120_000)  # of a machine that does other things as well
+        page.set_default_timeout(120_000)  # a busy machine is slow
         heard = complaints(page, served)
         try:
             page.goto(f"{served}/{path}")
@@ -91,7 +91,7 @@ def settle(page: "Page") -> None:
 
 # ---------------------------------------------------------------- links, without a browser
 class Links(HTMLParser):
-    """The anchors of a page, and where its links, pictures, styles and scripts point."""
+    """The anchors of a page, and the targets of its links, pictures, styles and scripts."""
 
     def __init__(self, text: str):
         self.anchors: set[str] = {"", "top"}
@@ -108,7 +108,7 @@ class Links(HTMLParser):
 
 
 def dead(folder: Path) -> list[str]:
-    """Links that lead nowhere in the pages under `folder`, and whatever a page would load from elsewhere."""
+    """Return broken links in the pages under `folder`, and everything that a page would load from elsewhere."""
     pages = {path: Links(path.read_text()) for path in sorted(folder.rglob("*.html"))}
     found = []
     for path, links in pages.items():

@@ -1,4 +1,4 @@
-"""The notebooks in a real chromium: all cells run, sliders move readout and picture, nothing complains."""
+"""The notebooks in a real chromium: all cells run, sliders change readout and picture, without browser errors."""
 
 import re
 import shutil
@@ -45,7 +45,7 @@ Stepper(run, [descent, clipped])"""
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copies of the notebooks, for JupyterLab writes to what it opens, and one with faults."""
+    """Copies of the notebooks, because JupyterLab writes to opened files, and one with faults."""
     root = tmp_path_factory.mktemp("notebooks")
     for path in NOTEBOOKS:
         shutil.copy(path, root)
@@ -66,7 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def opened(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
-    """Opens a notebook by its name; one server and one browser serve all tests."""
+    """Open a notebook by its name; all tests share one server and one browser."""
     with jupyterlab(folder, tmp_path_factory.mktemp("home")) as url, launched() as chromium:
         yield lambda name: Notebook.opened(chromium, url, name)
 
@@ -160,20 +160,20 @@ ALSO = {
 
 
 def a_dropdown_follows_the_keyboard(notebook: Notebook) -> None:
-    """The first dropdown of each explorer: another choice, another picture or readout, and back."""
+    """In the first dropdown of each explorer: another choice, another picture or readout, and back."""
     for explorer in notebook.page.locator(".dpnotes-explorer").filter(has=notebook.page.locator("select")).all():
         if explorer.locator("button.jupyter-button").count():
             continue  # its readout waits for the button
         if explorer.locator("select").first.evaluate("element => element.length") == 1:
-            continue  # there is nothing to choose
-        notebook.wait_until_idle()  # sliders that moved may still be followed
+            continue  # no choice
+        notebook.wait_until_idle()  # sliders that moved may still be in progress
         notebook.page.wait_for_timeout(500)
         control = explorer.locator("select").first
         start, last = control.evaluate("element => [element.selectedIndex, element.length - 1]")
         before, steps = notebook.seen(explorer), 0
         there, back = ("ArrowDown", "ArrowUp") if start < last else ("ArrowUp", "ArrowDown")
         changed = False
-        while not changed and steps < max(last - start, start):  # neighbours may say the same
+        while not changed and steps < max(last - start, start):  # neighbouring choices may give the same text
             assert notebook.choose(control, there) != start
             steps += 1
             changed = notebook.differs(explorer, before)
@@ -185,7 +185,7 @@ def a_dropdown_follows_the_keyboard(notebook: Notebook) -> None:
 
 
 def fits_and_reads(notebook: Notebook) -> None:
-    """Nothing is cut at two widths, words stand out in both themes, and pictures have words."""
+    """Nothing is cut at two widths, words have contrast in both themes, and pictures have alternative texts."""
     for theme in ("JupyterLab Dark", "JupyterLab Light"):
         notebook.dress(theme)
         assert notebook.pale() == [], theme
@@ -195,8 +195,8 @@ def fits_and_reads(notebook: Notebook) -> None:
     assert notebook.unsaid() == []
 
 
-# Some are looked at in `make test`, and one of them runs; all of them where there is time, and nbval runs them all.
-# `make test` looks at the papers' notebooks, which have most to show, and runs the shortest; `make test-all` does all.
+# `make test` examines the papers' notebooks, which show most, and runs the shortest one. `make test-all` examines and
+# runs all, and nbval runs all notebooks.
 LOOKED_AT = re.compile(r"0[1-5]_[a-z_]+(?<!_evidence)\.ipynb")
 STORED = [pytest.param(p.name, marks=() if LOOKED_AT.fullmatch(p.name) else pytest.mark.slow) for p in NOTEBOOKS]
 RUN = [pytest.param(p.name, marks=() if p.name == "00_start_here.ipynb" else pytest.mark.slow) for p in NOTEBOOKS]

@@ -1,4 +1,4 @@
-"""How work grows with sizes: exponents that mathematics fixes, of counts and not of seconds."""
+"""The growth of work with problem sizes: exponents that mathematics determines, from counts rather than seconds."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ SIZES = (4, 8, 16, 32)
 
 
 def exponent(sizes: Sequence[int], counts: Sequence[float]) -> float:
-    """The slope of ln(count) in ln(size); 0 of what is not done at all."""
+    """Return the slope of ln(count) against ln(size); 0 if nothing is counted."""
     return float(np.polyfit(np.log(sizes), np.log(counts), 1)[0]) if any(counts) else 0.0
 
 
@@ -100,7 +100,7 @@ def test_work_grows_as_it_must(work: Callable[..., Counts], size: str, expected:
     for what, power in expected.items():
         found = exponent(SIZES, [getattr(count, what) for count in counts])
         assert found == pytest.approx(power, abs=0.06), (what, counts)
-    # No kernel reads more than it must: of what grows, bytes grow no faster.
+    # No kernel reads more than necessary: bytes grow no faster than the growing size.
     assert exponent(SIZES, [count.bytes for count in counts]) < max(1.0, *expected.values()) + 0.1, counts
 
 
@@ -142,7 +142,7 @@ def ending_one_by_one(runs: int, take: Callable[[Any, torch.Tensor], Any]) -> in
 
 
 def test_runs_that_end_one_by_one_copy_no_schedules():
-    def copying(plan: FixedNoise, index: torch.Tensor) -> FixedNoise:  # the control, as it once was
+    def copying(plan: FixedNoise, index: torch.Tensor) -> FixedNoise:  # the control, an earlier version
         return FixedNoise(plan.multipliers[index], plan.num_steps[index], plan.budget[index])
 
     sizes = (16, 32, 64)

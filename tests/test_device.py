@@ -1,6 +1,7 @@
-"""What runs on a CPU runs on a GPU and gives the same numbers there, as far as a pretend GPU can tell.
+"""Everything that runs on a CPU runs on a GPU with the same numbers, as far as a pretend GPU can tell.
 
-Oracles, methods, front doors and experiments are found through the package: a new one is covered, or is missed here.
+Oracles, methods, public algorithms and experiments are found in the package; a new one without a case fails a test
+here.
 """
 
 import functools
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from dpnotes import methods, oracles, papers
 from dpnotes.cli.catalogue import all_experiments
-from dpnotes.core import WHOLE, Ledger, Mechanism, Price, Relation, Release, Sampling, Sensitive, Status
+from dpnotes.core import WHOLE, Ledger, Mechanism, Price, Relation, Request, Sampling, Sensitive, Status
 from dpnotes.experiments import Context, Experiment, Spec, load
 from dpnotes.experiments.spec import Cell
 from dpnotes.methods.descent import Descent
@@ -44,14 +45,10 @@ from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.papers.drift_escape.algorithms import drift_escape, practical_escape
 from dpnotes.papers.drift_escape.algorithms import practical as practical_oracle
 from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
-from dpnotes.papers.drift_escape.clients import distributed_drift_escape
-from dpnotes.papers.drift_escape.clients import practical as clients_practical
-from dpnotes.papers.drift_escape.selection import (
-    ExampleDerivatives,
-    Selection,
-    distributed_selection,
-    trusted_selection,
-)
+from dpnotes.papers.drift_escape.derivatives import ExampleDerivatives
+from dpnotes.papers.drift_escape.distributed import distributed_drift_escape
+from dpnotes.papers.drift_escape.distributed import practical as clients_practical
+from dpnotes.papers.drift_escape.selection import Selection, distributed_selection, trusted_selection
 from dpnotes.papers.goldstein.algorithms import online_to_nonconvex, plain
 from dpnotes.papers.noisy_sgd.algorithms import (
     clipped_noisy_sgd,
@@ -59,7 +56,7 @@ from dpnotes.papers.noisy_sgd.algorithms import (
     noisy_sgd_on_fresh_data,
 )
 from dpnotes.papers.noisy_sgd.experiments import cifar10, finetuning
-from dpnotes.papers.noisy_sgd.experiments.wells import Parameters, parameters
+from dpnotes.papers.noisy_sgd.experiments.wells import WellParameters, parameters
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.factorisation import BandedSquareRoot
 from dpnotes.privacy.mechanisms import Gaussian, Laplace
@@ -83,20 +80,20 @@ from dpnotes.util.lineage import Lineage
 
 Program = Callable[[str], Any]
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}  # relative to the largest number of a tensor
-LOOSER = {"budget_schedules.influence": 100.0}  # as many times the tolerance: differences of losses, which cancel
+LOOSER = {"budget_schedules.influence": 100.0}  # multiples of the tolerance: differences of losses, which cancel
 RUNS, NUM_EXAMPLES = 3, 12
 
 
 # ---------------------------------------------------------------- the same numbers
 def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """What a result is made of, by name; of prices what was charged: a device finds out late that runs have ended."""
+    """Yield the parts of a result by name; of a price only charged parts: a device learns late that runs ended."""
     if isinstance(value, Ledger):
         value = [price for price in value.prices if bool(price.charged.any())]
     if isinstance(value, Price):
         value = replace(value, noise_multiplier=torch.where(value.charged, value.noise_multiplier, 0.0))
-    if isinstance(value, Lineage):  # the releases that its runs have made
+    if isinstance(value, Lineage):  # the releases made by its runs
         value = value._count.settled()[value._rows]
-    if isinstance(value, Runs):  # the others are what it was called with
+    if isinstance(value, Runs):  # the other fields are its arguments
         value = {"state": value.state, "ledger": value.ledger, "guarantees": value.guarantees}
     if isinstance(value, Mapping):
         parts = value.items()
@@ -112,7 +109,7 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def assert_same(expected: Mapping[str, Any], found: Mapping[str, Any], tolerance: float | None = None) -> None:
-    """Floats within the tolerance, relative to the largest, by default that of their dtype; everything else equal."""
+    """Floats agree within the tolerance, relative to the largest, by default that of their dtype; all else is equal."""
     assert expected.keys() == found.keys()
     for name, value in expected.items():
         left, right = np.asarray(value), np.asarray(found[name])
@@ -126,7 +123,7 @@ def assert_same(expected: Mapping[str, Any], found: Mapping[str, Any], tolerance
 
 
 def check(program: Program) -> PretendCuda:
-    """A program gives the same on both devices, and leaves all of its tensors on its own; what was counted."""
+    """Check that a program gives the same result on both devices, and leaves its tensors there; return the device."""
     expected = dict(leaves(program("cpu")))
     with PretendCuda() as device:
         found = dict(leaves(program("cuda")))
@@ -148,7 +145,7 @@ def test_the_comparison_can_fail() -> None:
 
 # ---------------------------------------------------------------- oracles and methods
 def classes(package: Any, *names: str) -> set[type]:
-    """The classes of a package that have these methods, protocols aside."""
+    """Return the classes of a package with these methods, without protocols."""
     modules = [importlib.import_module(f"{package.__name__}.{m.name}") for m in pkgutil.iter_modules(package.__path__)]
     members = {value for module in modules for value in vars(module).values() if inspect.isclass(value)}
     ours = {value for value in members if value.__module__.startswith(package.__name__)}
@@ -214,7 +211,7 @@ ORACLES: dict[str, Callable[[str], Any]] = {
 
 
 def clients(device: str, samples_of: Callable[[int], Any]) -> Clients:
-    """Three of them, in two blocks."""
+    """Return three clients in two blocks."""
 
     def oracle_of(members: range) -> Spider:
         every = torch.ones(RUNS * len(members), dtype=torch.float64, device=device)
@@ -286,12 +283,12 @@ def test_a_bad_request_has_no_answer_before_it_is_refused(
     mechanism: Mechanism, noise_std: float, sensitivity: float
 ) -> None:
     def asked(noise_std: float, sensitivity: float) -> Tensor:
-        """The answer 10^6 released in two runs, of which the second is asked for like this."""
+        """Release the answer 10^6 in two runs, the second with these values."""
         std, bound = (torch.tensor([1.0, x], dtype=torch.float64, device="cuda") for x in (noise_std, sensitivity))
         value = torch.full((2, 1), 1e6, dtype=torch.float64, device="cuda")
         answer = Sensitive(value, bound, Relation.ZERO_OUT, "proved")
         every = torch.ones(2, dtype=torch.bool, device="cuda")
-        request = Release(answer, std, torch.zeros(2, dtype=torch.int64, device="cuda"), every, every)
+        request = Request(answer, std, torch.zeros(2, dtype=torch.int64, device="cuda"), every, every)
         streams = Streams.of(0, ["good", "bad"], "cuda")
         return mechanism.release(mechanism.init(torch.zeros_like(value)), request, streams)[1].cpu()
 
@@ -305,11 +302,11 @@ def test_a_bad_request_has_no_answer_before_it_is_refused(
 
 
 class Dear(Gaussian):
-    """Releases with a quarter of the noise that its cost was said for, in the first run."""
+    """A mechanism whose first run releases with a quarter of the noise of its stated cost."""
 
     noise = "gaussian"
 
-    def release(self, state: Any, request: Release, streams: Streams) -> Any:
+    def release(self, state: Any, request: Request, streams: Streams) -> Any:
         less = torch.ones_like(request.noise_std)
         less[0] = 0.25
         return super().release(state, replace(request, noise_std=request.noise_std * less), streams)
@@ -317,7 +314,7 @@ class Dear(Gaussian):
 
 def test_a_release_that_costs_more_than_was_said_has_no_answer_before_it_is_refused() -> None:
     def asked(mechanism: Mechanism) -> list[float]:
-        """How long the answers of the runs are."""
+        """Return the norm of each run's answer."""
         oracle = replace(ORACLES["clipped"]("cuda"), mechanism=mechanism)
         x, streams = start(oracle.problem.dim, "cuda")
         every = torch.ones(len(x), dtype=torch.bool, device="cuda")
@@ -346,7 +343,7 @@ def test_every_oracle_and_method_is_here() -> None:
 
 # ---------------------------------------------------------------- front doors
 def toy(name: str, shape: tuple[int, ...], num_classes: int, train: int = 60, test: int = 20) -> Dataset:
-    """Inputs in [0, 1] with labels that can be learnt."""
+    """Return inputs in [0, 1] with learnable labels."""
     count = train + test
     inputs = Streams.of(name, [0]).uniform("inputs", 0, count * math.prod(shape)).view(count, *shape)
     inputs = inputs.to(torch.get_default_dtype())
@@ -425,7 +422,7 @@ def clients_escape(device: str) -> Any:
 
 
 def clients_select(device: str, door: Callable[..., Any]) -> Any:
-    """Of two clients, whose losses are bowls, some of them clipped."""
+    """Run selection by two clients whose losses are bowls, some of them clipped."""
     own = [torch.linspace(-1, 1, 4 * size, dtype=torch.float64, device=device).view(size, 4) for size in (30, 20)]
     choice = Selection(0.3, 4, (30, 20), 3, 4.0, 1e-6, gradient_bound=1.0, smoothness=1.0, hessian_lipschitz=1.0)
 
@@ -471,7 +468,7 @@ def test_front_doors(door: Callable[..., Any]) -> None:
 
 def test_every_front_door_is_here() -> None:
     found = set()
-    parts = ("algorithms", "baseline", "clients", "selection")
+    parts = ("algorithms", "baseline", "distributed", "selection")
     names = [f"dpnotes.papers.{paper}.{part}" for paper in papers.PAPERS for part in parts]
     for name in (*names, "dpnotes.train.loop"):
         if find_spec(name) is not None:
@@ -485,7 +482,7 @@ def test_every_front_door_is_here() -> None:
 
 
 # ---------------------------------------------------------------- experiments
-# What makes cells small enough, of those that are not; dicts are merged into the spec's.
+# Changes that make large cells small; dicts are merged into the spec's.
 _NETWORK: dict[str, Any] = {
     "data": {"train": 40, "test": 20, "pixels": 16}, "epsilons": [1.0], "network": {"width": 2}, "batch_size": 10,
     "epochs": 1, "evaluate_every": 1, "statistics_batches": 2, "examples_at_once": 20, "repeats": 1,
@@ -569,10 +566,10 @@ SMALLER: dict[str, dict[str, Any]] = {
     "noisy_sgd.resnet18": _NETWORK,
     "noisy_sgd.cifar100": _NETWORK | {"image_size": 32},
 }  # fmt: skip
-# Gradients of a ResNet amplify rounding ten thousand times and more: in float32 the convolutions of another CPU move
-# them by a percent, in float64 by 1e-12.
+# Gradients of a ResNet amplify rounding by ten thousand and more: in float32 another CPU's convolutions change them by
+# a percent, in float64 by 1e-12.
 IN_FLOAT64 = {"noisy_sgd.cifar100", "noisy_sgd.resnet18"}
-# Theorem 3.5's T, which no spec makes less than 1,200: its alpha is at most 0.23 where the step size is 1/L.
+# Theorem 3.5's T, which is at least 1,200 in every spec: its alpha is at most 0.23 if the step size is 1/L.
 NUM_STEPS = 20
 
 
@@ -583,7 +580,7 @@ def merged(value: Any, changes: Any) -> Any:
 
 
 def some_cells(experiment: Experiment) -> tuple[Spec, list[Cell]]:
-    """Of every stage the first cell of each kind, by the words in it; later stages go by the stored result."""
+    """Return the first cell of each kind in every stage, by the words in it; later stages use the stored result."""
     profile = "quick" if "quick" in experiment.specs else "paper"
     whole = experiment.spec(profile)
     spec = Spec(whole.paper, whole.experiment, whole.profile, merged(whole.parameters, SMALLER.get(experiment.id, {})))
@@ -591,7 +588,7 @@ def some_cells(experiment: Experiment) -> tuple[Spec, list[Cell]]:
     stages = [experiment.cells(spec)]
     stages += [stage(whole, load(experiment, profile).frame) for stage in experiment.stages]
     for cell in (cell for cells in stages for cell in cells):
-        if experiment.id == "drift_escape.sensing":  # a stored choice that the smaller spec does not have
+        if experiment.id == "drift_escape.sensing":  # a stored choice that the smaller spec lacks
             cell = cell | {"scale": spec["problems"][cell["problem"]][cell["method"]]["scales"][0]}
         found.setdefault(str({name: value for name, value in cell.items() if isinstance(value, str)}), cell)
     return spec, list(found.values())
@@ -627,7 +624,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def networks(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Networks and toys in the experiment's dtype; the ResNet whose width no spec says has 8 channels for 64."""
+    """Use networks and toys in the experiment's dtype; the ResNet, whose width no spec sets, has 8 channels for 64."""
     monkeypatch.setattr(finetuning, "resnet18", functools.partial(resnet18, width=8))
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if name in IN_FLOAT64 else before)
@@ -636,7 +633,7 @@ def networks(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def toy_data(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Toy data and weights in place of published ones, in every module of the experiments; nothing of it is kept."""
+    """Use toy data and weights in place of published ones in all modules of the experiments, and keep no trace."""
     ours = [module for name, module in sys.modules.items() if name.startswith("dpnotes.papers.")]
 
     def forget() -> None:
@@ -653,7 +650,7 @@ def toy_data(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in cifar10._LOADERS:
         monkeypatch.setitem(cifar10._LOADERS, name, LOADERS[f"load_{name.replace('-', '_')}"])
 
-    def in_fewer_steps(*given: Any) -> Parameters:
+    def in_fewer_steps(*given: Any) -> WellParameters:
         return replace(parameters(*given), num_steps=NUM_STEPS)
 
     for module in ours:

@@ -1,4 +1,4 @@
-"""What must not grow: counted in calls, objects and bytes, never in seconds."""
+"""Limits on growth, counted in calls, objects and bytes, never in seconds."""
 
 import re
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ def test_a_ledger_keeps_what_a_release_cost_when_it_was_added():
     levels = torch.tensor([2.0, 2.0], dtype=torch.float64)
     ledger.add(Price(levels, active, Relation.ZERO_OUT))
     before = ledger.rho()
-    active &= torch.tensor([True, False])  # as a loop that somebody writes may
+    active &= torch.tensor([True, False])  # as a user's own loop may do
     levels *= 10
     assert torch.equal(ledger.rho(), before) and bool((before == 0.125).all())
 

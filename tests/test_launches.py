@@ -1,11 +1,12 @@
-"""What a step and a cell cost on a GPU: counted, stored, and never more.
+"""The cost of a step and of a cell on a GPU: counted, stored, and not allowed to grow.
 
     python tests/test_launches.py        # writes tests/launches.csv; a number that rises needs a reason in the commit
 
-Kernels launched, waits of the host, gradients of single examples, numbers drawn, bytes that kernels read and write.
-Counted on a pretend device. Launches and waits of a step do not depend on sizes but for a network's, whose layers take
-norms by inner products or written out, whichever is less work: the ConvNet is counted at the paper's width, too. Draws
-are the reference's here, as Triton has no pretend device; its kernel is one launch a draw.
+The counts are: kernel launches, waits of the host, gradients of single examples, numbers drawn, and bytes that kernels
+read and write, all on a pretend device. Launches and waits of a step do not depend on sizes, except for a network,
+whose layers compute norms by inner products or explicitly, whichever is less work; so the ConvNet is also counted at
+the paper's width. Draws use the reference here, because Triton has no pretend device; its kernel is one launch per
+draw.
 """
 
 import csv
@@ -38,24 +39,24 @@ from dpnotes.util import checks
 
 FILE = Path(__file__).with_name("launches.csv")
 STEPS = 4
-# What a step was once asked to stay below: half of what it took when it was first counted.
+# Upper limits of a step: half of the first count.
 ASKED = {
     "one normal": (113, 2),
     "MNIST35, descent": (199, 7),
-    # 452 before norms were right at any scale of the factors; 434 without room for the rounding of terms that cancel
-    # (`problems.factors`), and without comparing price and cost; 449 before clip weights of too few bits, and answers
-    # whose price is too high, were made zeros.
+    # 452 before norms were right at any scale of the factors; 434 without the margin for rounding of cancelling terms
+    # (`problems.factors`) and without comparing price and cost; 449 before clipping weights of too few bits, and
+    # answers with too high a price, were set to zero.
     "ConvNet clipped, descent": (485, 10),
     "Spider, Gaussian, virtual, descent": (393, 15),
 }
-# A Poisson batch is as long as it came out, one of a data set as its sizes say; a tree reads which blocks complete.
+# A Poisson batch has a random size, one of a data set the size of its plan; a tree reads which blocks are complete.
 MAY_WAIT = ("Poisson", "data set", "Tree", "little budget")
 
 
 def stepping(
     method: Any, make: Callable[[str], Any], dim: int, dtype: torch.dtype = torch.float64, runs: int = RUNS
 ) -> Callable[[], Counts]:
-    """What a step does, of steps after the second."""
+    """Return the counts of a step after the second."""
 
     def count() -> Counts:
         with counting() as so_far:
@@ -68,14 +69,14 @@ def stepping(
                 state, _ = method.step(state, oracle, streams)
             return (so_far() - before).over(STEPS)
 
-    # What is copied to a device once a process, such as a tree's table, is there the second time.
+    # Values that are copied to a device once per process, such as a tree's table, are there the second time.
     return lambda: (count(), count())[1]
 
 
 def computing(name: str) -> Counts:
-    """What a cell of each kind of an experiment does together, at the sizes of `test_device.SMALLER`.
+    """Return the counts of one cell of each kind of an experiment together, at the sizes of `test_device.SMALLER`.
 
-    The second time: what a process keeps, such as a data set's components, is there.
+    The counts are for the second call, when the process has cached values such as a data set's components.
     """
     spec, cells = some_cells(EXPERIMENTS[name])
     with counting() as so_far:
@@ -97,7 +98,7 @@ def mnist35(device: str) -> ClippedGradient:
 def convnet(device: str, width: int = 4) -> MinibatchGradient:
     images = Streams.of("images", [0]).uniform("images", 0, 12 * 3 * 32 * 32).view(12, 3, 32, 32).float().to(device)
     problem = ModuleProblem(conv_net(2, norm="group", width=width), images, (torch.arange(12) % 2).to(device))
-    noise = torch.full((1,), 0.1, dtype=torch.float64, device=device)  # runs of a module take turns
+    noise = torch.full((1,), 0.1, dtype=torch.float64, device=device)  # runs of a module are computed in turn
     return MinibatchGradient(problem, Sampling.fixed_size(4, 12), noise, 1.0, 50, Relation.REPLACE_ONE, clipped=True)
 
 
@@ -174,7 +175,7 @@ def test_a_loop_waits_once_in_sixteen_steps():
         once = device.waits
         device.reset()
         drive(Descent(0.1), oracle, state, streams, 32)
-        # At a look the host asks what was required, and which runs go on.
+        # At a check the host asks for the required conditions, and for the runs that continue.
         assert device.waits - once <= 2
     with PretendCuda() as device:  # the control: every step
         state = Descent(0.1).init(x.float(), oracle := mnist35("cuda"))

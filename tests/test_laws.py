@@ -1,4 +1,4 @@
-"""Every oracle, mechanism and method of the package keeps the laws; for each law something that breaks it."""
+"""Every oracle, mechanism and method of the package satisfies the laws; each law detects a planted violation."""
 
 import importlib
 import inspect
@@ -19,7 +19,7 @@ from dpnotes.core import Oracle
 from dpnotes.methods import descent, spider_descent, step
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.spider_descent import StochasticSpider
-from dpnotes.oracles import clipped, minibatch, release, spider
+from dpnotes.oracles import asks, clipped, minibatch, release, spider
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.spider import Spider
@@ -30,14 +30,14 @@ from dpnotes.privacy.museum import module_with_line_replaced
 from dpnotes.privacy.tree import Tree
 
 CASES = laws.cases()
-# `make test` tries the first factory of every class, and every way to draw a batch; `make test-all` tries all of them.
+# `make test` tests the first factory of every class, and every way to draw a batch; `make test-all` tests all.
 SEEN_FIRST = {name for makes in laws.FACTORIES.values() for made in makes for name in laws.names(made, makes[made])[:1]}
 SEEN_FIRST |= {*laws.names(MinibatchGradient, laws.ORACLES[MinibatchGradient])}
-DEAR = ("selection.GradientAndHessian, of bowls", "discrete.DiscreteGaussian, plain: covariance")  # seconds a law
+DEAR = ("selection.GradientAndHessian, of bowls", "discrete.DiscreteGaussian, plain: covariance")  # seconds per law
 
 
 def slow_unless_first(name: str, *given: Any) -> Any:
-    """The parameters of a test, marked slow unless `make test` is to see them."""
+    """Return the parameters of a test, marked slow unless `make test` runs it."""
     first = name.partition(":")[0] in SEEN_FIRST and not any(each in name for each in DEAR)
     return pytest.param(*given, id=name, marks=() if first else pytest.mark.slow)
 
@@ -64,7 +64,7 @@ def test_control_a_class_without_a_factory_and_a_factory_without_a_class_are_nam
 
 
 class Telling:
-    """No oracle of the package."""
+    """A class that is no oracle of the package."""
 
 
 HIDDEN = """
@@ -100,7 +100,7 @@ def test_control_an_oracle_hides_in_no_class_call_wrapper_or_function(
 
 def test_poisson_batches_of_the_laws_are_empty_and_of_one() -> None:
     (one, _, _, _), *_ = laws.on_neighbours(laws.ORACLES[MinibatchGradient]["poisson, zero-out-one, clipped"])
-    alike = len(one.estimates[0].gradient) // 3  # behind the mixed data set stand two of equal examples, 0.95 G long
+    alike = len(one.estimates[0].gradient) // 3  # after the mixed data set there are two of equal examples, 0.95 G long
     values = torch.stack([(request.answer.value[alike:] * laws.ALONG).sum(1) for request, _, _ in one.released])
     sizes = (values * 4 / (0.95 * G)).round()
     assert {0.0, 1.0, 2.0, 8.0} <= {*sizes.flatten().tolist()}
@@ -108,7 +108,7 @@ def test_poisson_batches_of_the_laws_are_empty_and_of_one() -> None:
 
 # ---------------------------------------------------------------- what breaks a law
 def remade(module: ModuleType, line: str, instead: str, made: Any) -> Any:
-    """This oracle, mechanism or method, of its class with one line replaced."""
+    """Return this oracle, mechanism or method with one line of its class replaced."""
     kind = getattr(module_with_line_replaced(module, line, instead), type(made).__name__)
     return kind(**{f.name: getattr(made, f.name) for f in fields(made)})
 
@@ -118,18 +118,18 @@ def broken(factory: Any, module: ModuleType, line: str, instead: str) -> Any:
 
 
 def patched(factory: Any, owner: Any, name: str, module: ModuleType, line: str, instead: str) -> Any:
-    """The factory where a part of the library has the broken line."""
+    """Return the factory with the broken line in a part of the library."""
 
     def patch_and_make(patch: pytest.MonkeyPatch) -> Any:
         wrong = module_with_line_replaced(module, line, instead)
         patch.setattr(owner, name, getattr(getattr(wrong, owner.__name__) if inspect.isclass(owner) else wrong, name))
-        return lambda *given: factory(*given)  # another one: what was seen of the correct one is remembered
+        return lambda *given: factory(*given)  # a new function, because the results of the correct one are remembered
 
     return patch_and_make
 
 
 class Mixed(Bowls):
-    """A problem of a module's inputs that says of itself that it keeps its examples apart, and sums them up."""
+    """A problem of a module's inputs that claims to keep its examples apart, but sums them up."""
 
     def __init__(self, module: Any, inputs: Tensor, labels: Tensor, loss: Any) -> None:
         super().__init__(torch.cat([inputs, inputs[:, :2]], 1)[None])
@@ -149,16 +149,16 @@ SPIDER, VIRTUAL, WHOLE = (laws.ORACLES[Spider][name] for name in ("data set", "v
 BATCH = "sample = draw(self.sampling, self.problem.num_examples, streams, _PURPOSE, calls)"
 REDRAWN = "sample = type(sample)(present=sample.present, examples="
 FIXED_TERMS = "self.norm_bound, divisor, self.noise_std, self.num_steps, self.relation, self.sampling,"
-BOUND = "return self.desk.bound(self.clip, self.problem.num_examples)"
-LOSS_BOUND = "return self.desk.bound(self.loss_clip, self.problem.num_examples, span=True)"
+BOUND = "return self.releases.bound(self.clip, self.problem.num_examples)"
+LOSS_BOUND = "return self.releases.bound(self.loss_clip, self.problem.num_examples, span=True)"
 LONGEST = "longest = torch.where(new, self.gradient_bound, self.smoothness * far)"
 NORMS = "norms = gradients.norms().nan_to_num(nan=torch.inf, posinf=torch.inf)"
-PROPOSED = "multiplier, exists = self.noise.propose(state.belief.plan, state.meter.calls)"
+PROPOSED = "multiplier, exists = self.noise.propose(state.memory.plan, state.meter.calls)"
 FIRST = "self.problem.gradients(x).losses[:, 0]"
 MEANS = "mean = Answer(gradients.weighted_sum(flushed(scale)))"
-BELIEF = "return Belief(noise, heard), values[0]"
+BELIEF = "return Memory(noise, heard), values[0]"
 USED = "used = meter.used if ask.examples is None else meter.used + plan.uses"
-ESTIMATE = "return State(belief, meter), Estimate(gradient, price, granted * main.gradients, plan.status, evaluations)"
+ESTIMATE = "return State(memory, meter), Estimate(gradient, price, granted * main.gradients, plan.status, evaluations)"
 EVENT = "return [Event(self._multiplier(run), self.relation, self.sampling, 1, noise)]"
 ADDED = "gradient = torch.where(plan.begins[:, None], values[0], old.gradient + values[0])"
 GRANTED = "granted = asked & (cost >= 0) & (reused + fresh <= self._limit)"
@@ -169,7 +169,7 @@ PRICE_OF_A_LEAF = "Price(term.multiplier, term.price.charged, term.price.relatio
 RELEASED = 'return state, zeroed_except(noisy.to(value.dtype), valid), price_of(request, "gaussian")'
 STATUS = "return moved, torch.maximum(state.status, estimate.status)"
 DIRECTION = "direction = estimate.gradient"
-FORGOTTEN = "return State(belief, now.meter)"
+FORGOTTEN = "return State(memory, now.meter)"
 CONTROLS: dict[str, tuple[Any, Any, str]] = {
     "a sensitivity 7 times too small": (
         laws.sensitivity, broken(CLIPPED, clipped, BOUND, BOUND.replace("clip,", "clip / 7,")), "l2_sensitivity to be",
@@ -183,7 +183,7 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     ),
     "a move by its largest coordinate": (
         laws.sensitivity,
-        broken(VIRTUAL, spider, "move = norms(x - belief.point)", "move = (x - belief.point).abs().amax(1).double()"),
+        broken(VIRTUAL, spider, "move = norms(x - memory.point)", "move = (x - memory.point).abs().amax(1).double()"),
         "l2_sensitivity to be",
     ),
     "a difference's sensitivity": (
@@ -220,8 +220,8 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     ),
     "a noise that listens to a loss which no neighbour turns": (
         laws.leaks,
-        broken(UNCLIPPED, minibatch, "return self.desk.claimed",
-               f"a = self.desk.claimed[0]; more = 1 + ({FIRST.replace('[:, 0]', '.mean(1)')} < 1); "
+        broken(UNCLIPPED, minibatch, "return self.releases.claimed",
+               f"a = self.releases.claimed[0]; more = 1 + ({FIRST.replace('[:, 0]', '.mean(1)')} < 1); "
                "return (type(a).with_std(a.bound, a.noise_std * more, gradients=a.gradients),)"), "to be public",
     ),
     "batches in turn, that are said to be random": (
@@ -244,21 +244,21 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     ),
     "examples used again": (
         laws.price,
-        patched(SPIDER, release.Desk, "_counted", release, USED, USED.replace("meter.used + ", "")), "to be paid",
+        patched(SPIDER, release.Releases, "_counted", release, USED, USED.replace("meter.used + ", "")), "to be paid",
     ),
     "a price 7 times too low": (
         laws.price,
-        patched(CLIPPED, release.Desk, "release", release, "price = prices[0]",
+        patched(CLIPPED, release.Releases, "release", release, "price = prices[0]",
                 "price = replace(prices[0], noise_multiplier=prices[0].noise_multiplier * 7)"), "that of its releases",
     ),
     "a claim for fewer steps": (
         laws.price,
-        patched(POISSON, release.Desk, "events", release, "count = 1 if self.sampling == FRESH else self.steps",
+        patched(POISSON, release.Releases, "events", release, "count = 1 if self.sampling == FRESH else self.steps",
                 "count = 1"), "claim to cover",
     ),
     "a claim of less than was spent": (
         laws.claims,
-        patched(SPIDER, release.Desk, "events", release, EVENT, EVENT.replace("self._m", "7 * self._m")),
+        patched(SPIDER, release.Releases, "events", release, EVENT, EVENT.replace("self._m", "7 * self._m")),
         "a neighbour's, or more",
     ),
     "a sum that forgets": (
@@ -286,7 +286,10 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     ),
     "the idle are said to cost": (
         laws.alone,
-        patched(CLIPPED, release.OnDesk, "release", release, ESTIMATE, ESTIMATE.replace("granted *", "0 * granted +")),
+        patched(
+            CLIPPED, release.ReleasingOracle, "release", release, ESTIMATE,
+            ESTIMATE.replace("granted *", "0 * granted +"),
+        ),
         "the idle to get and pay nothing",
     ),
     "a filter that grants all": (
@@ -299,7 +302,7 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
         "DID NOT RAISE",
     ),
     "a meter that goes back": (
-        laws.once, broken(SPIDER, spider, FORGOTTEN, "return State(belief, saved.meter)"), "leave the meter",
+        laws.once, broken(SPIDER, spider, FORGOTTEN, "return State(memory, saved.meter)"), "leave the meter",
     ),
     "noise that is drawn twice": (
         laws.drawn_once,
@@ -430,7 +433,7 @@ def test_control_of_every_oracle_a_sensitivity_is_noticed_that_is_a_tenth_too_sm
     made: type, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = "moved = (1.0 if span else turned) * longest / divisor"
-    make = patched(laws.ORACLES[made][name], release.Bound, "of", release, line, f"{line} * 0.9")(monkeypatch)
+    make = patched(laws.ORACLES[made][name], asks.Bound, "of", asks, line, f"{line} * 0.9")(monkeypatch)
     with pytest.raises(AssertionError, match="Expected l2_sensitivity to be"):
         laws.sensitivity(make)
 

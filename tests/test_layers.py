@@ -1,4 +1,4 @@
-"""Who may import whom: DESIGN's table as a test, over the syntax trees of all modules."""
+"""The allowed imports between layers: DESIGN's table as a test, over the syntax trees of all modules."""
 
 import ast
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "dpnotes"
 
-# Rooms that all may use, and that import nothing of ours but each other.
+# Rooms that all others may use, and that import only each other.
 LEAVES = {"util", "random", "guarantees"}
 EVERYTHING_BELOW_PAPERS = {
     "core", "theory", "privacy", "problems", "oracles", "methods", "measure", "experiments", "train", *LEAVES,
@@ -38,7 +38,7 @@ HEAVY = {"torch", "sympy", "scipy", "dp_accounting", "matplotlib", "pandas", "sk
 
 
 def imports(source: str, module: str) -> Iterator[str]:
-    """Every module that a module's source imports, anywhere in it, by its absolute name."""
+    """Yield every module that a module's source imports, anywhere in it, by its absolute name."""
     package = module.split(".")[:-1]
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -52,12 +52,12 @@ def imports(source: str, module: str) -> Iterator[str]:
 
 
 def is_of_claims(module: str) -> bool:
-    """Whether a module belongs to the claims of a paper."""
+    """Return whether a module belongs to the claims of a paper."""
     return module.split(".")[1:4:2] == ["papers", "claims"]
 
 
 def violations(source: str, module: str) -> list[str]:
-    """What a module of ours imports although its layer may not."""
+    """Return the imports of a module that its layer does not allow."""
     layer = module.split(".")[1]
     found = []
     for name in imports(source, module):
@@ -157,7 +157,7 @@ def test_control_a_circle_is_seen():
 
 
 def loaded_by(statement: str) -> set[str]:
-    """The heavy modules that a statement loads in a fresh interpreter."""
+    """Return the heavy modules that a statement loads in a new interpreter."""
     program = f"import sys\n{statement}\nprint(*sorted({HEAVY!r} & set(sys.modules)))"
     command = [sys.executable, "-c", program]
     return set(subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent, check=True).stdout.split())

@@ -1,4 +1,4 @@
-"""The pretend device refuses, counts and rounds as CUDA does; faults planted in small programs are caught."""
+"""The pretend device refuses, counts and rounds as CUDA does; faults planted in small programs are detected."""
 
 import copy
 import math
@@ -18,7 +18,7 @@ Program = Callable[[Tensor], Any]
 
 
 def run(program: Program, x: Tensor) -> tuple[Any, PretendCuda]:
-    """What a program gives on the device, back on the host, and what was counted on its way."""
+    """Run a program on the device; return its result on the host, and the device with its counts."""
     with PretendCuda(__file__) as device:
         argument = x.to("cuda")
         device.reset()
@@ -55,8 +55,8 @@ def test_what_cuda_refuses_is_refused(what: str) -> None:
 
 def test_what_cuda_allows_is_allowed() -> None:
     def program(x: Tensor) -> Tensor:
-        y = x * torch.tensor(2.0) + 1  # a number of the host
-        y[torch.tensor([0])] = 5.0  # an index of the host
+        y = x * torch.tensor(2.0) + 1  # a number on the host
+        y[torch.tensor([0])] = 5.0  # an index on the host
         y = torch.where(y > 4, y, torch.tensor(0.5))
         return copy.deepcopy(y).clamp_(max=3).to("cuda:0")
 
@@ -75,7 +75,7 @@ def test_tensors_say_where_they_are() -> None:
 
 
 def newton(x: Tensor) -> Tensor:
-    """Two steps of Newton's method for a square root, kept by a mask."""
+    """Take two steps of Newton's method for a square root, selected by a mask."""
     y = torch.ones_like(x)  # 1 launch
     for _ in range(2):
         y = (y + x / y) * 0.5  # 3 launches each
@@ -86,7 +86,7 @@ def test_launches_waits_and_bytes_of_a_known_program_are_counted_exactly() -> No
     x = torch.rand(10, dtype=torch.float64)
     result, device = run(newton, x)
     assert torch.equal(result, newton(x))
-    # 8 bytes: the argument of ones_like and its result; of each step 3 + 3 + 2 tensors.
+    # 8 bytes per number: the argument of ones_like and its result; for each step 3 + 3 + 2 tensors.
     assert (device.launches, device.waits, device.bytes) == (7, 0, 8 * 10 * (2 + 2 * 8))
 
     def reads(x: Tensor) -> float:
@@ -99,7 +99,7 @@ def test_launches_waits_and_bytes_of_a_known_program_are_counted_exactly() -> No
     assert sum(device.places["wait"].values()) == 2
     lines = [place.split()[0] for place in device.places["wait"]]
     first = reads.__code__.co_firstlineno
-    assert sorted(lines) == [f":{first + 1}", f":{first + 3}"]  # which lines are to blame
+    assert sorted(lines) == [f":{first + 1}", f":{first + 3}"]  # the lines that caused them
 
 
 WAITS: dict[str, tuple[Program, int]] = {
@@ -172,7 +172,7 @@ def test_gradients_go_through() -> None:
     assert run(by_example, x)[0].flatten().tolist() == [3.0, 12.0, 27.0]
 
 
-# Faults as they came into real steps: each passes on the CPU, and is caught here, while the mended step passes.
+# Faults that occurred in real steps: each passes on the CPU and is detected here; the corrected step passes.
 def sound(x: Tensor) -> Tensor:
     three = torch.full((), 3.0, dtype=x.dtype, device=x.device)
     return x[: len(x) // 2] / three
@@ -203,7 +203,7 @@ def draws_by_logarithms(x: Tensor) -> Tensor:
 
 
 def faults(step: Program) -> list[str]:
-    """What is wrong with a step that should not wait, and should give the same bits on every device."""
+    """Return the faults of a step that should not wait, and should give the same bits on every device."""
     x = torch.arange(1.0, 41.0)
     try:
         result, device = run(step, x)

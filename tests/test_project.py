@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import importlib
 import importlib.metadata
 import json
 import re
@@ -39,7 +40,7 @@ def extra(name: str) -> dict[str, str]:
 
 
 def disagreements(environment: dict, project: dict) -> list[str]:
-    """Where environment.yml and pyproject's dependencies with the `lab` extra say different things."""
+    """Return the disagreements between environment.yml and pyproject's dependencies with the `lab` extra."""
     *conda, last = environment["dependencies"]
     pip = last["pip"]
     editable = [line for line in pip if line.startswith("--editable")]
@@ -81,19 +82,19 @@ def test_the_constraints_pin_every_dependency_within_its_bounds():
 
 
 def undeclared(source: str, declared: set[str]) -> set[str]:
-    """Packages that a module imports and that pyproject.toml does not ask for."""
+    """Return the packages that a module imports and pyproject.toml does not list."""
     tops = {name.split(".")[0] for name in imports(source, "dpnotes.module")}
     tops -= {*sys.stdlib_module_names, "dpnotes"}
-    # What is not installed here is taken to be called like its module.
+    # A package that is not installed here is assumed to have the name of its module.
     return {top for top in tops if not declared & {canonicalize_name(name) for name in PROVIDED_BY.get(top, [top])}}
 
 
 @pytest.mark.slow
 def test_every_import_is_declared():
-    # The notebook part is for those who installed the `lab` extra, exact noise for those with `exact`, BERT for `text`.
+    # The notebook part needs the extra `lab`, exact noise the extra `exact`, BERT the extra `text`.
     core = set(specifiers(PROJECT["dependencies"]))
     extras = {"discrete.py": "exact", "text.py": "text", "cpu_kernel.py": "fast"}
-    # Nobody asks for triton: it comes with PyTorch where there is a GPU for it.
+    # triton is not listed: it comes with PyTorch where there is a GPU for it.
     for path in sorted((ROOT / "dpnotes").rglob("*.py")):
         optional = "lab" if "notebook" in path.parts else extras.get(path.name, "")
         fetched = {"triton"} if path.name == "gpu_kernel.py" else set()
@@ -112,6 +113,13 @@ def test_the_version_is_said_once():
 
 
 # ---------------------------------------------------------------- the README's commands, as text
+@pytest.mark.parametrize("old", dpnotes._MOVED)
+def test_the_old_name_of_a_module_says_the_new_one(old: str):
+    importlib.import_module(new := dpnotes._MOVED[old])
+    with pytest.raises(ModuleNotFoundError, match=f"^{old} is now {new}; CHANGELOG.md"):
+        importlib.import_module(old)
+
+
 def test_the_readme_names_make_targets_that_exist():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     text = "".join((ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md", ".ci/run"))
@@ -167,6 +175,19 @@ def test_the_picture_of_the_house_names_every_part():
     assert parts == named, f"in the picture or in the house alone: {sorted(parts ^ named)}"
     lines = [line for line in picture.splitlines() if line.strip()]
     assert len(lines) == len(parts), "one line a room"
+
+
+def test_the_walks_through_the_code_are_as_short_as_they_say():
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("## Two walks")[2].partition("\n## ")[0]
+    first, own = text.partition("*An algorithm of your own*")[::2]
+    files = [name for name in re.findall(r"`([\w/]+\.py)`", first) if name != "oracles/release.py"]
+    lines = sum(len((ROOT / "dpnotes" / name).read_text().splitlines()) for name in files)
+    said = int(re.findall(r"([\d,]+) lines", first)[0].replace(",", ""))
+    assert len(files) <= 10 and lines <= 1200 and abs(lines - said) < 50, (len(files), lines)
+    counts = [int(count) for count in re.findall(r"\((\d+) lines\)", own)]
+    template = [(ROOT / "docs/template" / name).read_text() for name in ("algorithms.py", "test_algorithms.py")]
+    written = [len(text.splitlines()) for text in template]
+    assert sum(written) <= 100 and all(abs(a - b) < 5 for a, b in zip(written, counts, strict=True)), written
 
 
 def test_the_layers_in_words_are_those_that_are_tested():
@@ -242,7 +263,7 @@ def test_the_package_runs_as_a_module():
 
 # ---------------------------------------------------------------- documentation of the public interface
 def undocumented(source: str, examples: bool) -> Iterator[str]:
-    """Public functions and classes without a docstring, and with `examples` functions without an example."""
+    """Yield public functions and classes without a docstring, and with `examples` functions without an example."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             docstring = ast.get_docstring(node)
@@ -266,3 +287,28 @@ def test_control_an_undocumented_function_is_seen():
     source = 'def f():\n    """Half."""\n\nclass A:\n    x = 1\n\ndef _private(): ...\n'
     assert list(undocumented(source, examples=False)) == ["A has no docstring"]
     assert list(undocumented(source, examples=True)) == ["f has no example", "A has no docstring"]
+
+
+# ---------------------------------------------------------------- the first words of docstrings
+def riddles(source: str) -> Iterator[str]:
+    """Yield the first lines of docstrings that begin with a question word, and so name neither a thing nor an act."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = (ast.get_docstring(node) or "").partition("\n")[0]
+            if re.match(r"((The )?[Ww]hat|Whether|Who|How|Which|That)\b", first):
+                yield f"{getattr(node, 'name', 'the module')}: {first}"
+
+
+def test_no_docstring_begins_with_a_question_word():
+    found = []
+    for path in sorted((ROOT / "dpnotes").rglob("*.py")):
+        found += [f"{path.relative_to(ROOT)}, {line}" for line in riddles(path.read_text())]
+    assert not found, "\n".join(found)
+
+
+def test_control_a_docstring_that_begins_with_a_question_word_is_seen():
+    source = (
+        '"""Whose it is."""\n\nclass A:\n    """The what of A."""\n\n    def f(self):\n        """That it holds."""\n'
+    )
+    assert list(riddles(source)) == ["A: The what of A.", "f: That it holds."]
+    assert not list(riddles('def f():\n    """Return how far and what it moved."""\n'))

@@ -1,6 +1,6 @@
-"""The stored results: of today's parameters and data, decided by today's rule, claiming what they spent, and agreeing.
+"""The stored results: today's parameters and data, today's rule, the claimed privacy, and agreement.
 
-Every check is a list of complaints about one result, and is shown to fail.
+Every check is a list of faults of one result, and is shown to fail.
 """
 
 import json
@@ -23,13 +23,13 @@ from dpnotes.papers.budget_schedules.experiments import subsampled
 from dpnotes.privacy.accounting import account, rho_to_epsilon
 from dpnotes.privacy.events import Event
 from dpnotes.privacy.schedules import exponential, uniform
-from dpnotes.problems.files import DataNotFound
+from dpnotes.problems.published import DataNotFound
 
 STORED = Path(__file__).parents[1] / "notebooks" / "results"
 EXPERIMENTS = {experiment.id: experiment for experiment in catalogue.all_experiments()}
 NAMES = {path.stem for path in STORED.glob("*.npz")} | {f"{name}.quick" for name in EXPERIMENTS}
 PAIRS = [(one, profile) for one in EXPERIMENTS.values() for profile in one.specs if f"{one.id}.{profile}" in NAMES]
-# They release what depends on examples, under a guarantee: the manifest has to say what was spent.
+# These results release values that depend on examples, under a guarantee: the manifest must list the cost.
 PRIVATE = {
     "budget_schedules": "mnist35 momentum quadratic subsampled",
     "drift_escape": "mnist_clients sensing",
@@ -40,11 +40,11 @@ PRIVATE = {
 
 @pytest.fixture(autouse=True)
 def stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The results of the repository, whatever the environment says."""
+    """The results of the repository, whatever the environment variables."""
     monkeypatch.setenv("DPNOTES_RESULTS", str(STORED))
 
 
-@cache  # several tests look at each, and none changes it
+@cache  # several tests read it, and none changes it
 def loaded(experiment: Experiment, profile: str) -> Result:
     return load(experiment, profile)
 
@@ -55,12 +55,12 @@ def each_result(test: Any) -> Any:
 
 # ---------------------------------------------------------------- it matches, and is decided today
 def mismatch(result: Result) -> list[str]:
-    """Why it is not to be shown."""
+    """Return the reason why a result may not be shown."""
     return [] if result.state in ("stored", "disputed") else [f"{result.state}: {result.reason}"]
 
 
 def undecided(result: Result) -> list[str]:
-    """Where today's rule, on the stored rows, is not the rule on record or does not say what is on record."""
+    """Return the cases in which today's rule, on the stored rows, is not the recorded rule or decides otherwise."""
     experiment, decided_by = result.experiment, result.manifest["rule"]
     again, rule = experiment.decide(result.frame, result.spec), experiment.rule_record(result.spec.profile)
     found = [] if again == result.decision else [f"stored {result.decision}, by today's rule {again}"]
@@ -68,7 +68,7 @@ def undecided(result: Result) -> list[str]:
 
 
 def without_tolerance(result: Result) -> list[str]:
-    """Columns of floats for which nobody said how far they may be off on another processor."""
+    """Return columns of floats without a stated tolerance for another processor."""
     floats = {name for name, column in result.frame.items() if column.dtype.kind == "f"}
     return [] if "*" in (stated := result.experiment.tolerances) else sorted(floats - {*stated})
 
@@ -96,7 +96,7 @@ def test_control_another_result_decision_rule_or_tolerance_is_seen(monkeypatch: 
 
 # ---------------------------------------------------------------- what was spent, and what that is worth
 def nothing_spent(manifest: dict[str, Any]) -> bool:
-    """Whether the manifest records no privacy event with a positive cost and a relation."""
+    """Return whether the manifest records no privacy event with a positive cost and a relation."""
     return not any(event.get("rho", 0) > 0 and event.get("relation") for event in manifest["spent"])
 
 
@@ -110,16 +110,16 @@ def test_what_was_spent_is_on_record(experiment: Experiment, profile: str):
 
 
 def claims(result: Result, event: dict[str, Any], place: int) -> Iterator[tuple[str, float, float]]:
-    """Each epsilon of an event: its name, as this package's accountants find it now, and how precise the stored one is.
+    """Yield each epsilon of an event: its name, the value computed now, and the precision of the stored one.
 
-    From the zCDP parameter on record and the parameters of the experiment; the noise multiplier of `steps` equal
+    It is computed from the recorded zCDP and the parameters of the experiment; the noise multiplier of `steps` equal
     releases follows from rho = steps / (2 z^2).
     """
     if "accounted" in event:  # rounded to six digits
         batch, examples = result.spec["batch_size"], result.spec["data"]["train"]
         rate, size = Sampling.poisson(batch / examples), Sampling.fixed_size(batch, examples)
         noise = (event["steps"] / (2 * event["rho"])) ** 0.5
-        replaced = event["sampling"] == "fixed-size"  # and moves a sum by twice as much as one that is left out
+        replaced = event["sampling"] == "fixed-size"  # which moves a sum twice as far as leaving it out
         kinder = Event(noise * (2 if replaced else 1), Relation.ZERO_OUT, rate, event["steps"])
         drawn = Event(noise, Relation.REPLACE_ONE, size, event["steps"]) if replaced else kinder
         yield "accounted", account([drawn], event["delta"]).epsilon, 1e-4
@@ -136,7 +136,7 @@ def claims(result: Result, event: dict[str, Any], place: int) -> Iterator[tuple[
 
 
 def false_claims(result: Result) -> list[str]:
-    """Stored epsilons that are not what the accountants find, and those that nothing here looks at."""
+    """Return stored epsilons that the accountants do not confirm, and those that no check here covers."""
     found = []
     for place, event in enumerate(result.manifest["spent"]):
         judged = list(claims(result, event, place))
@@ -144,7 +144,7 @@ def false_claims(result: Result) -> list[str]:
             above = 1e-12 if precise == 1e-6 else precise
             if not -precise * epsilon <= epsilon - event[name] <= above * epsilon:
                 found.append(f"{result.experiment.id} {result.spec.profile}: {event}: {name} is {epsilon:.9g}")
-        # Of DP-SGD the noise stands in the spec, and tests/papers/drift_escape asks the accountant about it.
+        # DP-SGD's noise is in the spec, and tests/papers/drift_escape checks it with the accountant.
         if "epsilon" in event and not judged and not event.get("nominal") and event["mechanism"] != "DP-SGD":
             found.append(f"{result.experiment.id} {result.spec.profile}: {event}: nobody has looked at this epsilon")
     return found
@@ -174,20 +174,20 @@ def test_control_an_altered_epsilon_is_caught(experiment: str, name: str, factor
 
 # ---------------------------------------------------------------- it agrees
 def disagreements(results: list[Result], seed: str, seconds: float) -> tuple[int, list[str]]:
-    """How many cells were run again, and every difference."""
+    """Return the number of cells that were run again, and every difference."""
     outcomes = list[Outcome]()
     with Children() as children:
         for sample in draw(results, seed, seconds):
-            with suppress(DataNotFound):  # tests of real data are left out where there is none
+            with suppress(DataNotFound):  # tests of real data are skipped without them
                 outcomes.append(children.run(sample))
     return len(outcomes), [line for outcome in outcomes for line in outcome.differences]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.filterwarnings("ignore:A worker stopped while some jobs were given")  # it is begun anew, with less memory
+@pytest.mark.filterwarnings("ignore:A worker stopped while some jobs were given")  # it is restarted with less memory
 def test_sampled_cells_agree():
-    """120 seconds of quick cells with today's code, drawn by the commit; a disputed result is not drawn."""
+    """Run 120 seconds of quick cells with today's code, drawn by the commit; disputed results are not drawn."""
     results = [loaded(*pair) for pair in PAIRS if pair[1] == "quick"]
     cells, found = disagreements(results, (git("rev-parse", "HEAD") or now()[:10]).strip(), 120.0)
     assert cells > 5 and not found, "\n".join(found)
@@ -219,7 +219,7 @@ def test_outstanding_paper_results_and_the_list_of_experiments_are_up_to_date(mo
 
 
 def too_large(folder: Path) -> list[str]:
-    """Files that are too large to be kept with the code."""
+    """Return files that are too large to be stored with the code."""
     return [path.name for path in folder.rglob("*") if path.is_file() and path.stat().st_size > MAX_RESULT_BYTES]
 
 

@@ -1,4 +1,4 @@
-"""docs/template is a paper: copied into the package its claim, algorithm and experiment hold, and the laws guard it."""
+"""docs/template is a paper: copied into the package, its claim, algorithm and experiment hold, the laws check it."""
 
 import shutil
 import sys
@@ -19,17 +19,17 @@ from dpnotes.core import Oracle
 from dpnotes.experiments import Context
 
 TEMPLATE = Path(__file__).parents[1] / "docs/template"
-BOUND = "bound = self.desk.bound(weight * self.gradient_bound + (1 - weight) * change, self.batch_size)"
+BOUND = "bound = self.releases.bound(weight * self.gradient_bound + (1 - weight) * change, self.batch_size)"
 GRADIENT = "gradient = batch.term(plan.x, previous, yes, torch.full_like(change, self.gradient_bound))"
 BATCH = "batch, yes = self.samples.batch(meter.used, plan.uses, streams, meter.calls)"
 MOMENTUM = "direction = torch.where(granted, (1 - self.momentum) * old.direction + values[0], old.direction)"
-RETURNED = "return Belief(torch.where(granted, plan.x, old.point), direction, noise), direction * granted"
+RETURNED = "return Memory(torch.where(granted, plan.x, old.point), direction, noise), direction * granted"
 LOSS = "self.samples.problem.gradients(plan.x).losses.mean(1)[:, None]"
 
 
 @pytest.fixture
 def storm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[ModuleType]:
-    """The copy as `dpnotes.papers.storm`, with replaced text where a test says so."""
+    """A copy as `dpnotes.papers.storm`, with text replaced where a test requests it."""
     line, instead, _ = getattr(request, "param", ("", "", ""))
     shutil.copytree(TEMPLATE, tmp_path / "storm", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "storm/__init__.py").touch()

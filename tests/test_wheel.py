@@ -1,4 +1,4 @@
-"""A wheel in an environment that has no repository: it opens a notebook with its results."""
+"""A wheel in an environment without the repository: it opens a notebook with its results."""
 
 import json
 import os
@@ -23,7 +23,7 @@ NOTEBOOK = "01_budget_schedules.ipynb"  # shows stored results
 
 
 def run(*command: str | Path, cwd: Path, code: int = 0, **variables: str) -> str:
-    """What a program prints, without anything of the repository in its environment."""
+    """Return the output of a program that has nothing of the repository in its environment."""
     hidden = {"PYTHONPATH", "DPNOTES_RESULTS", "VIRTUAL_ENV"}
     kept = {name: value for name, value in environment().items() if name not in hidden}
     done = subprocess.run([*map(str, command)], cwd=cwd, env=kept | variables, capture_output=True, text=True)
@@ -33,7 +33,7 @@ def run(*command: str | Path, cwd: Path, code: int = 0, **variables: str) -> str
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a wheel is built from, apart from the repository: building leaves folders behind."""
+    """Copy the sources of a wheel out of the repository, because building leaves folders behind."""
     folder = tmp_path_factory.mktemp("source")
     for name in ("dpnotes", "notebooks", "docs"):
         ignored = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
@@ -46,7 +46,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    # The setuptools of this environment, and its other packages: nothing is asked of the network.
+    # Uses this environment's setuptools and other packages, without the network.
     run(sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation", "-w", folder, cwd=source)
     (built,) = folder.glob("*.whl")
     return built
@@ -54,12 +54,12 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with the wheel, and with the packages, not this one, of the environment here."""
+    """The Python of an environment with the wheel, and with this environment's packages except this one."""
     folder = tmp_path_factory.mktemp("environment")
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
     python = folder / "bin" / "python"
     (site,) = (folder / "lib").glob("python*/site-packages")
-    # A folder named in a .pth is searched, but its own .pth files, of an editable install, are not.
+    # A folder named in a .pth is searched, but not its own .pth files, such as that of an editable install.
     (site / "packages.pth").write_text(sysconfig.get_path("purelib"))
     run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel, cwd=folder)
     return python
@@ -112,7 +112,7 @@ def test_its_results_stand_as_those_of_the_repository(reader: Path, installed: P
     there, here = run(installed, *listing, cwd=reader), run(sys.executable, *listing, cwd=ROOT, PYTHONPATH=str(ROOT))
     states = [{(row["experiment"], row["profile"]): row["state"] for row in json.loads(text)} for text in (there, here)]
     for row in json.loads(here):
-        if row["state"] == "partial":  # a wheel carries no finished cells (notebooks/results/parts), the rest it knows
+        if row["state"] == "partial":  # a wheel contains no finished cells (notebooks/results/parts)
             (state,) = re.findall(r"cells finished; (\w+):", row["reason"])
             states[1][row["experiment"], row["profile"]] = state
     assert states[0] == states[1] and "stored" in states[0].values()

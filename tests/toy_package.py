@@ -1,4 +1,4 @@
-"""A toy experiment in a package of its own: it can be edited, cloned, run by other processes and killed."""
+"""A toy experiment in its own package, which tests edit, clone, run in other processes and kill."""
 
 import importlib
 import os
@@ -22,7 +22,7 @@ from dpnotes.experiments.runner import Standing
 
 REPOSITORY = Path(__file__).parents[1]
 
-# Four cells, then a stage that goes on with the best of them.
+# Four cells, then a stage that continues with the best of them.
 HELPER = '''"""What the toy rests on."""
 
 
@@ -114,11 +114,11 @@ def silent(line: str) -> None:
 
 
 class Toy:
-    """A folder with the toy's code, and with results, cells and a log of its own.
+    """A folder with the toy's code, results, cells and log.
 
     Args:
-      folder: is made, unless it is there already.
-      text: of the module of the experiment.
+      folder: created if it does not exist.
+      text: the source of the experiment's module.
     """
 
     def __init__(self, folder: Path, text: str = TOY) -> None:
@@ -129,13 +129,13 @@ class Toy:
                 (folder / "toys" / f"{name}.py").write_text(content)
 
     def enter(self, patch: pytest.MonkeyPatch) -> "Toy":
-        """Work in this folder from now on."""
+        """Use this folder from now on."""
         self.environment = {
             "DPNOTES_RESULTS": str(self.results),
             "DPNOTES_CACHE": str(self.cache),
             "TOY_LOG": str(self.folder / "log"),
             "PYTHONPATH": os.pathsep.join(map(str, (self.folder, REPOSITORY / "tests", REPOSITORY))),
-            "PYTHONDONTWRITEBYTECODE": "1",  # an edit within a second is an edit
+            "PYTHONDONTWRITEBYTECODE": "1",  # otherwise an edit within the same second would be missed
         }
         for name, value in self.environment.items():
             patch.setenv(name, value)
@@ -144,7 +144,7 @@ class Toy:
         return self.reload()
 
     def reload(self) -> "Toy":
-        """Forget the code that was loaded."""
+        """Forget the loaded code."""
         for name in [name for name in sys.modules if name.split(".")[0] == "toys"]:
             del sys.modules[name]
         importlib.invalidate_caches()
@@ -153,15 +153,15 @@ class Toy:
     # ---------------------------------------------------------------- code
     @property
     def experiment(self) -> Experiment:
-        """The experiment as its files were at `enter` or `edit`."""
+        """The experiment as its files were at the last `enter` or `edit`."""
         return importlib.import_module("toys.experiment").EXPERIMENT
 
     def changed(self, **parameters: Any) -> Experiment:
-        """The experiment in one profile, with other parameters."""
+        """Return the experiment with one profile and changed parameters."""
         return replace(self.experiment, specs={"quick": changed(self.experiment.specs["quick"], **parameters)})
 
     def named(self, name: str, **parts: Any) -> Experiment:
-        """The experiment under another name."""
+        """Return the experiment under another name."""
         specs = {profile: replace(spec, experiment=name) for profile, spec in self.experiment.specs.items()}
         return replace(self.experiment, name=name, specs=specs, **parts)
 
@@ -173,12 +173,12 @@ class Toy:
         self.reload()
 
     def git(self, *words: str) -> str:
-        """Call git in the folder; what it prints."""
+        """Run git in the folder; return its output."""
         who = ("-c", "user.name=toy", "-c", "user.email=toy@example.org")
         return subprocess.run(["git", *who, *words], cwd=self.folder, check=True, capture_output=True, text=True).stdout
 
     def commit(self) -> str:
-        """Commit code and results, in a repository of the toy's own; the hash."""
+        """Commit code and results in the toy's own repository; return the hash."""
         if not (self.folder / ".git").exists():
             self.git("init", "-q")
             (self.folder / ".gitignore").write_text("cache\nlog\n")
@@ -187,24 +187,24 @@ class Toy:
         return self.git("rev-parse", "HEAD").strip()
 
     def clone(self, folder: Path, *options: str) -> "Toy":
-        """A clone of what was committed."""
+        """Return a clone of the committed state."""
         self.git("clone", "-q", *options, self.folder.as_uri(), str(folder))
         return Toy(folder)
 
     # ---------------------------------------------------------------- runs
     def run(self, profile: str = "quick", report: Callable[[str], None] = silent, **settings: Any) -> Result:
-        """Run the experiment here."""
+        """Run the experiment in this process."""
         return run(self.experiment, profile, **{"device": "cpu", "report": report, **settings})
 
     def some(self, *indices: int) -> None:
-        """Compute some cells of the first stage, and no others, into one file of the cache."""
+        """Compute some cells of the first stage only, into one file of the cache."""
         cells = Cells(self.experiment, "quick", code=code_of(self.experiment))
         for index in indices:
-            runner.execute(cells, {"stage": "tune", "index": index}, runner.Plan("cpu", 10**9, 1))
+            runner.execute(cells, {"stage": "tune", "index": index}, runner.RunPlan("cpu", 10**9, 1))
         self.computed(clear=True)
 
     def started(self, hang: int, program: str = DRIVER, *arguments: str) -> subprocess.Popen:
-        """A process that runs the toy, and that has arrived in the cell where it hangs."""
+        """Start a process that runs the toy; return it when it has reached the cell in which it hangs."""
         before = self.computed().count(str(hang))
         process = subprocess.Popen(
             [sys.executable, "-c", program, *arguments], env=os.environ | {"TOY_HANG": str(hang)},
@@ -217,14 +217,14 @@ class Toy:
         return process
 
     def killed(self, hang: int, program: str = DRIVER, *arguments: str) -> None:
-        """Run the toy in a process, and kill it in the middle of a cell."""
+        """Run the toy in a process, and kill the process in the middle of a cell."""
         process = self.started(hang, program, *arguments)
         process.kill()
         process.communicate()
         assert process.returncode == -signal.SIGKILL
 
     def computed(self, clear: bool = False) -> list[str]:
-        """Indices of the cells that were begun, in order; cleared for the next question."""
+        """Return the indices of the cells that were started, in order; `clear` empties the log."""
         log = self.folder / "log"
         found = log.read_text().split() if log.exists() else []
         if clear:
@@ -232,28 +232,28 @@ class Toy:
         return found
 
     def standing(self, profile: str = "quick") -> Standing:
-        """Where the result stands."""
+        """Return the status of the result."""
         return next(each for each in status([self.experiment]) if each.profile == profile)
 
     # ---------------------------------------------------------------- files
     def stored(self, profile: str = "quick") -> bytes:
-        """The columns that are stored."""
+        """Return the stored columns as bytes."""
         return (self.results / f"toy.mean.{profile}.npz").read_bytes()
 
     def manifest(self, profile: str = "quick") -> Path:
-        """The path of the manifest."""
+        """Return the path of the manifest."""
         return self.results / f"toy.mean.{profile}.manifest.json"
 
     def cells(self) -> list[Path]:
-        """The files of the cache."""
+        """Return the files of the cache."""
         return sorted(self.cache.rglob("*.cells"))
 
     def parts(self) -> list[Path]:
-        """The files of cells that are kept beside the results."""
+        """Return the files of cells that are kept beside the results."""
         return sorted((self.results / "parts").glob("*"))
 
     def without_result(self) -> None:
-        """Remove what is stored, and leave the cells."""
+        """Remove the stored result, but keep the cells."""
         shutil.rmtree(self.results, ignore_errors=True)
 
     def pending(self, *rows: str) -> None:

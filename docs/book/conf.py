@@ -1,6 +1,6 @@
-"""The book, `make book`: README, the pages of docs/, the notebooks as they are stored, the public functions; offline.
+"""The book, `make book`: README, the pages of docs/, the stored notebooks, and the public functions; offline.
 
-The source folder is the project's, so that links between its files are links between pages.
+The source folder is the project's root, so that links between its files are links between pages.
 """
 
 import ast
@@ -17,7 +17,7 @@ from sphinx.application import Sphinx
 BOOK = Path(__file__).parent
 ROOT = BOOK.parents[1]
 API = BOOK / "api"  # written by `write`, ignored by git
-# What a reader of the library calls; a paper's claims and experiments are reached by their names.
+# The parts that users call; a paper's claims and experiments are reached by their names.
 PUBLIC = {"core", "guarantees", "sampling", "streams", "privacy", "problems", "oracles", "methods", "measure", "papers"}
 PUBLIC |= {"theory", "experiments", "notebook"}
 LEFT_OUT = {"claims", "experiments", "notation"}
@@ -43,10 +43,10 @@ html_css_files = ["style.css"]
 html_copy_source = False
 html_show_copyright = False
 smartquotes = False
-# One file, which asks for no other: the version that JupyterLab sets the notebooks with.
+# A single file that loads no other: the MathJax version with which JupyterLab typesets the notebooks.
 mathjax_path = "tex-svg-full.js"
 mathjax3_config = {"tex": {"inlineMath": [["$", "$"], ["\\(", "\\)"]]}}
-myst_mathjax_classes = "math|text_html"  # outside of these, dollars are dollars
+myst_mathjax_classes = "math|text_html"  # outside of these classes, dollars are plain text
 
 nb_execution_mode = "off"
 nb_render_markdown_format = "myst"
@@ -57,7 +57,7 @@ autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "ignore-module-all": True}
 napoleon_custom_sections = ["Formal guarantees", ("Args and returns", "Args"), ("Args and yields", "Args")]
 napoleon_use_ivar = True
-toc_object_entries = False  # a copy of them in every page's side bar takes most of the time
+toc_object_entries = False  # a copy of them in every page's side bar would take most of the time
 
 TOCTREE = "\n\n```{{toctree}}\n:hidden:\n:glob:\n:caption: {caption}\n\n{pages}\n```\n"
 CONTENTS = {
@@ -71,7 +71,7 @@ LINK = re.compile(r"(?<=\]\()(?P<path>[^()\s#:]*)(?:#(?P<anchor>(?:[^()\s]|\([^(
 
 
 def anchor(heading: str) -> str:
-    """The anchor of a heading as GitHub and MyST make it; JupyterLab's, with capitals and commas, gives the same.
+    """Return a heading's anchor as GitHub and MyST make it; JupyterLab's, with capitals and commas, maps to the same.
 
     >>> anchor("The-algorithm,-line-by-line"), anchor("the-algorithm-line-by-line")
     ('the-algorithm-line-by-line', 'the-algorithm-line-by-line')
@@ -80,7 +80,7 @@ def anchor(heading: str) -> str:
 
 
 def linked(markdown: str, folder: Path) -> str:
-    """Markdown of a file in `folder`, its links to headings, to modules and to folders leading to what the book has."""
+    """Return Markdown of a file in `folder` with links to headings, modules and folders pointing into the book."""
 
     def link(match: re.Match[str]) -> str:
         path, heading = match["path"], match["anchor"]
@@ -96,7 +96,7 @@ def linked(markdown: str, folder: Path) -> str:
 
 
 def prepare(app: Sphinx, docname: str, content: list[str]) -> None:
-    """The source of a page before it is parsed: links that lead on, folded cells folded, the table of contents."""
+    """Prepare the source of a page for parsing: working links, folded cells, the table of contents."""
     folder = Path(app.env.doc2path(docname)).parent
     if app.env.doc2path(docname).suffix == ".ipynb":
         notebook = json.loads(content[0])
@@ -113,11 +113,11 @@ def prepare(app: Sphinx, docname: str, content: list[str]) -> None:
 
 
 SECTION = re.compile(r"(Args|Returns|Yields|Raises|Example|Attributes|Formal guarantees)[a-z ]*:$")
-TOKEN = re.compile(r"^\0(.*)$|`([^`]+)`|[|\\]", re.MULTILINE)  # a line that stays, code, what would be markup
+TOKEN = re.compile(r"^\0(.*)$|`([^`]+)`|[|\\]", re.MULTILINE)  # a kept line, code, or a character that would be markup
 
 
 def restructured(lines: list[str]) -> list[str]:
-    r"""A docstring in reStructuredText: single backticks are code, what is indented under a sentence keeps its layout.
+    r"""Convert a docstring to reStructuredText: single backticks are code, indented text keeps its layout.
 
     >>> restructured(["Lines of `Ledger`:", "  1: x = |y|", "", "Args:", "  y: `rho`s, |y|."])
     ['Lines of :py:obj:`Ledger`\\ :', '', '::', '', '  1: x = |y|', '', '', 'Args:', '  y: ``rho``\\ s, \\|y\\|.']
@@ -147,7 +147,7 @@ def restructured(lines: list[str]) -> list[str]:
 
 
 def stubs(path: Path) -> Iterator[tuple[Path, str]]:
-    """A page, as its file and text, for the module or package `path` and for all in it that is public."""
+    """Yield a page, as file and text, for the module or package `path` and everything public in it."""
     modules = []
     if path.is_dir():
         modules = [file for file in sorted(path.iterdir()) if file.suffix == ".py" or (file / "__init__.py").exists()]
@@ -167,7 +167,7 @@ def stubs(path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def write(pages: dict[Path, str]) -> None:
-    """Makes `pages` what is in their folder. A page that is right is left alone: another build may be reading it."""
+    """Make the folder contain exactly `pages`. A correct page is not rewritten, since another build may read it."""
     API.mkdir(exist_ok=True)
     for path in API.glob("*.rst"):
         if path not in pages:
@@ -180,7 +180,7 @@ def write(pages: dict[Path, str]) -> None:
 
 
 def contents(name: str, module: ModuleType) -> Iterator[str]:
-    """A table of what is in a module, a line each: its functions and classes, and the pages of its modules."""
+    """Yield a table of a module's functions and classes and of its modules' pages, one per line."""
     rows = [
         (f":py:obj:`{key} <{name}.{key}>`", value.__doc__ or "")
         for key, value in vars(module).items()
@@ -200,14 +200,14 @@ def contents(name: str, module: ModuleType) -> Iterator[str]:
 
 
 def docstring(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
-    """What autodoc reads, before napoleon finds the sections in it."""
+    """Convert a docstring to the text that autodoc reads, before napoleon finds the sections in it."""
     lines[:] = restructured(lines)
     if isinstance(thing, ModuleType):
         lines += contents(name, thing)
 
 
 def finish(app: Sphinx, error: Exception | None) -> None:
-    """The front page by its usual name, and MathJax."""
+    """Add the front page under its usual name, and MathJax."""
     if error is None:
         import importlib.metadata
 
@@ -220,7 +220,7 @@ def finish(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Connect what is above."""
+    """Connect the functions above."""
     write(dict(stubs(ROOT / "dpnotes")))
     app.connect("source-read", prepare)
     app.connect("autodoc-process-docstring", docstring, priority=400)  # before napoleon

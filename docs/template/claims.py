@@ -1,4 +1,4 @@
-"""What STORM states: its letters with their units, and each claim as an expression that is checked."""
+"""The claims of STORM: its letters with their units, and each claim as an expression that is checked."""
 
 from dpnotes.theory.claims import Paper
 from dpnotes.theory.statements import Identity

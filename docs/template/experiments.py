@@ -14,8 +14,8 @@ def run_cell(spec, cell, context):
     problem, ones = Quadratic.sample(log_spectrum(10, 10.0), 2000, 1.0, "storm"), log_spectrum(30, 1.0)
     oracle = Storm(DataSetSamples(problem), 2 * ones, 50, cell["momentum"], gradient_bound=4.0, smoothness=1.0)
     x, streams = ones[:, None].expand(30, 10), Streams.of("storm", range(30))
-    belief = run(Descent(0.1), oracle, x, streams, delta=1e-6, max_steps=40).state.oracle.belief
-    return {**cell, "error": (belief.direction - problem.spectrum * belief.point).square().sum(1).numpy()}
+    memory = run(Descent(0.1), oracle, x, streams, delta=1e-6, max_steps=40).state.oracle.memory
+    return {**cell, "error": (memory.direction - problem.spectrum * memory.point).square().sum(1).numpy()}
 
 
 def decide(frame, spec):

@@ -1,4 +1,4 @@
-"""Papers and experiments that the commands may name."""
+"""The papers and experiments that commands can name."""
 
 import difflib
 import importlib
@@ -15,23 +15,23 @@ from dpnotes.util import validate
 if TYPE_CHECKING:
     from dpnotes.experiments import Experiment
 
-INDEX = "experiments.json"  # beside the results, so that names and titles can be had without loading torch
+INDEX = "experiments.json"  # beside the results, so that reading names and titles loads no torch
 
 
 def all_experiments() -> "list[Experiment]":
-    """The experiments of all papers that have some; loads torch."""
+    """The experiments of all papers; loads torch."""
     names = [f"dpnotes.papers.{paper}.experiments" for paper in papers.PAPERS]
     modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name) is not None]
     return [experiment for module in modules for experiment in module.EXPERIMENTS]
 
 
 def index_of(experiments: "Iterable[Experiment]") -> list[dict[str, Any]]:
-    """Names, titles and profiles."""
+    """The names, titles and profiles of experiments."""
     return [{"id": e.id, "title": e.title, "profiles": sorted(e.specs)} for e in experiments]
 
 
 def listed_experiments() -> list[dict[str, Any]]:
-    """Names, titles and profiles of the experiments, from the list beside the stored results: it loads no torch."""
+    """The names, titles and profiles of all experiments, from the list beside the stored results: it loads no torch."""
     package = Path(dpnotes.__file__).parent
     for folder in (package / "carried" / "notebooks", package.parent / "notebooks"):
         if (path := folder / "results" / INDEX).exists():
@@ -40,13 +40,13 @@ def listed_experiments() -> list[dict[str, Any]]:
 
 
 def experiment(name: str) -> "Experiment":
-    """One experiment by its whole name."""
+    """The experiment with this full name."""
     known = {experiment.id: experiment for experiment in all_experiments()}
     return known[one_of(name, known, "experiment")]
 
 
 def one_of(name: str, known: Iterable[str], kind: str) -> str:
-    """The name itself, or an error that offers the nearest ones."""
+    """Return the name if it is known, else raise an error that offers the nearest names."""
     known = list(known)
     if name in known:
         return name
@@ -57,7 +57,7 @@ def one_of(name: str, known: Iterable[str], kind: str) -> str:
 
 
 def experiments_of(names: Sequence[str]) -> "list[Experiment]":
-    """Experiments by name; a paper stands for all of its own, `all` for all."""
+    """The experiments of these names; the name of a paper means all of its experiments, `all` means all."""
     known = {experiment.id: experiment for experiment in all_experiments()}
     chosen: dict[str, Experiment] = {}
     for name in names:
@@ -70,13 +70,13 @@ def experiments_of(names: Sequence[str]) -> "list[Experiment]":
 
 
 def check_profile(profile: str | None) -> None:
-    """Whether some experiment has a profile of this name, if one is named."""
+    """Raise an error if a profile is named that no experiment has."""
     if profile is not None:
         validate.one_of(sorted({name for e in all_experiments() for name in e.specs}), profile=profile)
 
 
 def refuse_an_installation() -> None:
-    """What hours of work have found does not go into an installed package, which an update replaces."""
+    """Raise an error if results would be written into an installed package, which an update replaces."""
     from dpnotes import experiments as parts
 
     if Path(dpnotes.__file__).resolve().parent in parts.results_folder().resolve().parents:

@@ -33,7 +33,7 @@ _BIBTEX = f"""\
 
 @command("list")
 def list_(as_json: Json = False) -> None:
-    """Papers, claims and experiments."""
+    """List papers, claims and experiments."""
     cards, claims = [papers.paper(key) for key in papers.PAPERS], papers.claims()
     experiments = catalogue.listed_experiments()
     if as_json:
@@ -66,7 +66,7 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check claims: a line each, the counts last."""
+    """Check claims: one line for each, the counts last."""
     from dpnotes.theory.cache import Verdicts
 
     if write and (not errata or claims):
@@ -89,7 +89,7 @@ def check(
 
 
 def _check_place(certificates: Path) -> None:
-    """Refuse, before the work, a file that cannot be written after it."""
+    """Raise an error before the work if the file could not be written after it."""
     folder = certificates.absolute().parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ def _check_errata(claims: "Sequence[Claim]", verdicts: "Verdicts", as_json: bool
 
 
 def _total(kind: str, found: Sequence[object], counts: dict[str, Counter[str]], as_json: bool) -> None:
-    """The counts: of each paper, where there are several, and of all."""
+    """Print the counts of each paper, if there are several, and of all."""
     everything = sum(counts.values(), Counter())
     if as_json:
         print_json({kind: found, "counts": everything, "counts_by_paper": counts})
@@ -192,7 +192,7 @@ def calc(
             f"dpnotes: {claim} does not stand as printed; the numbers are {instead}: dpnotes check --errata {claim}",
             err=True,
         )
-    if results.get("delta_reached", 0) > arguments.get("delta", 1) * (1 + 1e-6):  # but for rounding
+    if results.get("delta_reached", 0) > arguments.get("delta", 1) * (1 + 1e-6):  # up to rounding
         asked = f"({arguments['epsilon']:g}, {arguments['delta']:g})-DP"
         reached = f"delta_reached={results['delta_reached']:.3g}"
         typer.echo(f"dpnotes: this noise is not shown to be {asked}: {reached}", err=True)
@@ -206,7 +206,7 @@ def calc(
 
 
 def _named_calculators(name: str) -> "dict[str, Calculator]":
-    """Those of the paper, or of privacy, that a name begins with."""
+    """The calculators of the paper, or of privacy, that a name begins with."""
     key = name.split(".", 1)[0]
     return papers.calculators(key) if key in (*papers.PAPERS, "privacy") else {}
 
@@ -244,7 +244,7 @@ def _list_calculator(calculator: "Calculator", as_json: bool) -> None:
 
 
 def _calculator(name: str) -> "Calculator":
-    """The calculator of a claim; an error names those that there are."""
+    """The calculator of a claim; an error lists the claims that have one."""
     if name in (named := _named_calculators(name)):
         return named[name]
     if name.split(".", 1)[0] == "privacy":
@@ -285,6 +285,6 @@ def _parsed(numbers: Sequence[str], constants: Sequence[str]) -> dict[str, Any]:
 
 @command("cite")
 def cite(name: Annotated[str, typer.Argument(metavar="CLAIM", help="A claim, its beginning, or a paper.")]) -> None:
-    """BibTeX of a claim's paper and of this package."""
+    """Print the BibTeX of a claim's paper and of this package."""
     card = papers.paper(papers.claims(name)[0].paper)
     typer.echo(f"{card.bibtex.strip()}\n\n{_BIBTEX}")

@@ -1,4 +1,4 @@
-"""Registration of commands, and the form of what they print."""
+"""Registration of commands, and the format of their output."""
 
 import functools
 import json
@@ -24,18 +24,18 @@ ExperimentName = Annotated[str, typer.Argument(metavar="PAPER.EXPERIMENT")]
 
 
 def fail(message: object) -> NoReturn:
-    """End with one line on standard error and exit status 2."""
+    """Exit with one line on standard error and status 2."""
     typer.echo(f"dpnotes: {in_one_line(message)}", err=True)
     raise typer.Exit(2)
 
 
 def in_one_line(text: object) -> str:
-    """The text in one line."""
+    """The text on one line."""
     return " ".join(str(text).split())
 
 
 def columns(*parts: tuple[str, int] | str) -> str:
-    """Parts of one line, two spaces apart; a pair is padded to a width."""
+    """One line of parts, two spaces apart; a pair of text and width is padded to the width."""
     padded = [f"{part[0]:<{part[1]}}" if isinstance(part, tuple) else in_one_line(part) for part in parts]
     return "  ".join(padded).rstrip()
 
@@ -46,13 +46,13 @@ def print_json(value: object) -> None:
 
 
 def counted(total: int, one: str, many: str, counts: Counter[str]) -> str:
-    """A number of things in words, with the counts of their kinds."""
+    """The text of a number of things, with the counts of their kinds."""
     listed = ", ".join(f"{count} {name}" for name, count in counts.most_common())
     return f"{total} {one if total == 1 else many}{': ' if listed else ''}{listed}"
 
 
 def command(name: str, of: typer.Typer = app) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a function a command whose expected errors are one line and exit status 2."""
+    """Register a function as a command whose expected errors print one line and exit with status 2."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)

@@ -1,4 +1,4 @@
-"""Is this machine ready? Each check says what was found and, where something is wrong, what to do about it."""
+"""The checks of `dpnotes doctor`: each reports the state of one part of the machine and, if it is bad, a remedy."""
 
 import importlib.metadata
 import importlib.util
@@ -19,13 +19,13 @@ _CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Args:
-      subject: what was looked at.
+      subject: the part that was checked.
       level: "ok", "note" (something optional is missing) or "problem" (the package is not usable without it).
-      found: what is there.
-      advice: what to do about it, empty where nothing is to be done.
+      found: the state that was found.
+      advice: the remedy, empty if none is needed.
     """
 
     subject: str
@@ -35,13 +35,13 @@ class Finding:
 
 
 def chromium() -> str | None:
-    """Path of the browser that the browser tests drive, or None; `DPNOTES_CHROMIUM` goes first."""
+    """The path of the browser that the browser tests drive, or None; `DPNOTES_CHROMIUM` takes precedence."""
     named = os.environ.get("DPNOTES_CHROMIUM")
     return next((path for name in (named, *_CHROMIUM_NAMES) if name and (path := shutil.which(name))), None)
 
 
 def examine() -> Iterator[Finding]:
-    """Look at Python, packages, GPU, draws, widget manager, data sets and browser, in this order."""
+    """Check Python, packages, GPU, draws, widget manager, data sets and browser, in this order."""
     yield Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
     for name in _REQUIRED:
         yield _package(name, "problem", "pip install -c constraints.txt -e .")
@@ -75,7 +75,7 @@ def _gpu() -> Finding:
 
 
 def _draws() -> Iterator[Finding]:
-    """Whether random numbers come from a fused kernel, on each device; without one they are the same, and slower."""
+    """Check on each device whether a fused kernel draws random numbers; without one they are the same, but slower."""
     if importlib.util.find_spec("torch") is None:
         yield Finding("draws", "note", "torch is not installed")
         return
@@ -89,7 +89,7 @@ def _draws() -> Iterator[Finding]:
 
 
 def _widgets() -> Finding:
-    """Sliders need two halves: ipywidgets in the kernel, and JupyterLab's widget manager beside the server."""
+    """Check both halves that sliders need: ipywidgets in the kernel, and JupyterLab's widget manager in the server."""
     advice = "pip install -c constraints.txt -e '.[lab]', then restart JupyterLab"
     for name in ("jupyterlab", "ipywidgets", "jupyterlab_widgets"):
         finding = _package(name, "problem", advice)

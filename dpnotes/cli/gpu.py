@@ -1,8 +1,9 @@
 """A fixed time on a borrowed GPU, spent on the most valuable outstanding results: `dpnotes gpu`.
 
-First the machine: versions, known answers of the draws, the tests that want a GPU, benchmarks. Then `dpnotes run
---missing`, which computes paper results in the order of results/OUTSTANDING.md. Every step leaves a record, every cell
-is kept as it ends, all in one folder to carry back; a call that was killed is followed by another that goes on.
+First the machine is checked: versions, known answers of the draws, the tests that need a GPU, benchmarks. Then
+`dpnotes run --missing`, which computes paper results in the order of results/OUTSTANDING.md. Every step writes a
+record, and every cell is stored when it ends, all in one folder to carry back; after a call that was killed, the next
+call continues.
 """
 
 import csv
@@ -22,7 +23,7 @@ from dpnotes.cli import doctor
 from dpnotes.experiments.provenance import environment, now
 from dpnotes.util import files, validate
 
-_LAST = 10.0  # seconds in which cells that are interrupted keep their checkpoints
+_LAST = 10.0  # seconds for interrupted cells to write their checkpoints
 _SHARES = {"tests": 0.35, "benchmark networks": 0.15, "benchmark draws": 0.15}  # of the time that is left, at most
 _BENCHMARKS = {"networks": ("benchmarks/networks.py", "cuda"), "draws": ("benchmarks/draws.py",)}
 
@@ -35,14 +36,14 @@ def session(
     report: Callable[[str], None] = print,
     programs: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, str]:
-    """Do as much as fits.
+    """Run as many steps as fit into the time.
 
     Args:
-      folder: for records and cells; of an earlier call, which is gone on with.
-      minutes: at most.
+      folder: the folder for records and cells; the folder of an earlier call continues that call.
+      minutes: the time, at most.
       jobs: cells computed at once: one alone leaves a large GPU idle for most of the time.
       report: called with one line at a time.
-      programs: by name, in place of tests, benchmarks and runs; their arguments to Python.
+      programs: arguments to Python by name, in place of tests, benchmarks and runs.
 
     Returns:
       The state of each step: "passed", "failed", or "cut" (it took longer than its share of the time).
@@ -77,7 +78,8 @@ def session(
 
 
 def _programs(root: Path, jobs: int) -> dict[str, Sequence[str]]:
-    # Their modules alone: others import what a GPU machine need not have, and a failed import would end the tests.
+    # Only modules with GPU tests: others import packages that a GPU machine may lack, and a failed import ends the
+    # tests.
     modules = [str(path) for path in sorted((root / "tests").rglob("test_*.py")) if "mark.gpu" in path.read_text()]
     return {
         "tests": ("-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "--timeout=600", *modules),
@@ -97,7 +99,7 @@ def _environment() -> dict[str, Any]:
 
 
 def _streams(root: Path) -> dict[str, Any]:
-    """Known answers of every draw, by another program (`tests/draws_by_mpmath.py`), and many numbers as on the CPU."""
+    """Compare draws with known answers of another program, `tests/draws_by_mpmath.py`, and many with the CPU's."""
     import torch
 
     from dpnotes.random import draws
@@ -129,7 +131,7 @@ def _streams(root: Path) -> dict[str, Any]:
 def _program(
     folder: Path, name: str, words: Sequence[str], root: Path, seconds: float, report: Callable[[str], None]
 ) -> str:
-    """Run a program, unless it ended before; what takes too long is interrupted, and run again by the next call."""
+    """Run a program, unless an earlier call finished it; one that takes too long is stopped, to be run again."""
     record, started = folder / "steps" / f"{name.replace(' ', '_')}.json", time.monotonic()
     if record.exists() and (before := files.unsealed_json(record, name=name)["state"]) != "cut" and name != "results":
         report(f"{name}: {before} before")
@@ -146,10 +148,10 @@ def _program(
             state = "failed" if process.wait(max(seconds, 0.001)) else "passed"
         except subprocess.TimeoutExpired:
             state = "cut"
-            os.killpg(process.pid, signal.SIGINT)  # a run says what is finished
+            os.killpg(process.pid, signal.SIGINT)  # a run then reports its finished cells
             time.sleep(min(_LAST, seconds) / 2)
         finally:
-            if process.poll() is None or state == "cut":  # its children, too
+            if process.poll() is None or state == "cut":  # the process and its children
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

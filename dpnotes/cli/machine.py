@@ -1,4 +1,4 @@
-"""Commands about this machine: what it lacks, JupyterLab on copies of the notebooks, a session on a GPU."""
+"""Commands about this machine: checks of its state, JupyterLab on copies of the notebooks, a session on a GPU."""
 
 import importlib.util
 import os
@@ -27,7 +27,8 @@ def gpu(
 ) -> None:
     """On a GPU: tests, benchmarks, and cells of missing paper results, in the order of OUTSTANDING.md.
 
-    Each cell is kept as it ends; what was interrupted goes on. Carry the folder back: dpnotes cells import FOLDER.
+    Each cell is stored when it ends; an interrupted session continues. Carry the folder back: dpnotes cells import
+    FOLDER.
     """
     from dpnotes.cli.gpu import session
 
@@ -77,7 +78,7 @@ def lab(
 
 @command("doctor")
 def doctor(as_json: Json = False) -> None:
-    """Is this machine ready, and what to do if not."""
+    """Check whether this machine is ready, with advice if it is not."""
     from dpnotes.cli.doctor import examine
 
     findings = [*examine(), *_standing_of_results()]
@@ -94,7 +95,7 @@ def doctor(as_json: Json = False) -> None:
 
 
 def _standing_of_results() -> "Iterable[Finding]":
-    """How many results are stored, and how many are not what they should be."""
+    """A finding with the number of results that are stored, and of results in any other state."""
     from dpnotes.cli.doctor import Finding
 
     try:
@@ -102,7 +103,7 @@ def _standing_of_results() -> "Iterable[Finding]":
 
         results = experiments.status(catalogue.all_experiments())
     except (ImportError, FileNotFoundError):
-        return  # a package that is missing was named before; not every installation has results
+        return  # a missing package was reported before; some installations have no results
     counts = Counter(standing.state for standing in results)
     listed = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
     if {*counts} - {"stored", "missing"}:

@@ -1,7 +1,7 @@
 """The command line: `dpnotes`, or `python -m dpnotes`.
 
-Plain text, one thing a line, columns two spaces apart; `--json` for programs. What went wrong in a way that a person
-can mend is one line on standard error and exit status 2; Ctrl-C is 130. Claims load sympy; experiments load torch, and
+Output is plain text, one item a line, columns two spaces apart; `--json` is for programs. An error that the user can
+correct is one line on standard error and exit status 2; Ctrl-C is 130. Claims load sympy; experiments load torch, and
 only the commands that need them load them.
 """
 

@@ -1,4 +1,4 @@
-"""Commands about experiments and their results: run, verify, look at, keep and carry."""
+"""Commands about experiments and their results: run, verify, show, keep and transfer."""
 
 import csv as csv_format
 import json
@@ -61,8 +61,8 @@ def run(
 ) -> None:
     """Run experiments and store their results.
 
-    What was interrupted goes on where it stopped, and ends in the same bytes. Clients of drift_escape may be shared out
-    over processes: torchrun --nproc-per-node 4 -m dpnotes run drift_escape.clients.
+    An interrupted run continues where it stopped, and ends with the same bytes. Clients of drift_escape may be shared
+    out over processes: torchrun --nproc-per-node 4 -m dpnotes run drift_escape.clients.
     """
     from dpnotes import experiments as parts
 
@@ -86,7 +86,7 @@ def run(
                     {"jobs": _jobs_that_fit(experiment, profile, device, jobs)} if missing else {}
                 )
                 parts.run(experiment, profile, **fitting, processes=processes, report=lambda line: typer.echo(line))
-            except Exception as error:  # one that cannot run here keeps no other from running
+            except Exception as error:  # an experiment that cannot run here does not stop the others
                 if not missing:
                     raise
                 failed.append(experiment.id)
@@ -97,7 +97,7 @@ def run(
 
 
 def _jobs_that_fit(experiment: "Experiment", profile: str, device: str, jobs: int) -> int:
-    """How many cells a GPU holds at once, by what the experiment states that one takes."""
+    """The number of cells that fit on a GPU at once, by the memory that the experiment states for one."""
     from dpnotes.experiments import runner
 
     cost = experiment.wants.get(profile)
@@ -109,7 +109,7 @@ def _jobs_that_fit(experiment: "Experiment", profile: str, device: str, jobs: in
 def _to_run(
     names: Sequence[str], missing: bool, profile: str, device: str, jobs: int, num_processes: int
 ) -> "list[Experiment]":
-    """The experiments that are meant; what is wrong with one of them is said before the first long run."""
+    """The experiments to run; an error in any of them is raised before the first long run."""
     from dpnotes.experiments import runner, store
 
     if not names and not missing:
@@ -118,7 +118,7 @@ def _to_run(
     if missing:
         catalogue.check_profile(profile)
         return store.wanted(chosen, profile, on_gpu=runner.has_gpu(device))
-    # A paper stands for those of its experiments that have the profile.
+    # A paper's name means those of its experiments that have the profile.
     chosen = [experiment for experiment in chosen if profile in experiment.specs or experiment.id in names] or chosen
     for experiment in chosen:
         experiment.spec(profile)
@@ -128,14 +128,15 @@ def _to_run(
 
 @contextmanager
 def _joined(timeout: float) -> "Iterator[Processes]":
-    """The processes that torchrun has started, or this one alone."""
+    """A context with the processes that torchrun has started, or with this process alone."""
     from dpnotes.util.processes import ALONE, ProcessLost, Together
 
     validate.positive(timeout=timeout)
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
         return
-    # If one dies torchrun ends the others by SIGTERM at once: they have five seconds to find out who, and to say so.
+    # If a process dies, torchrun sends SIGTERM to the others: they have five seconds to find out which, and to report
+    # it.
     signal.signal(signal.SIGTERM, lambda number, frame: signal.alarm(5))
     try:
         processes = Together(timeout)
@@ -156,7 +157,7 @@ def _joined(timeout: float) -> "Iterator[Processes]":
 
 
 def _leave(status: int) -> NoReturn:
-    """End this process without waiting for others, which may be gone."""
+    """End this process without waiting for the other processes, which may be dead."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
@@ -169,7 +170,7 @@ def chances(
     simulations: Annotated[int, typer.Option(help="Results to draw in either world.")] = 200,
     as_json: Json = False,
 ) -> None:
-    """How often an experiment's rule is right, simulated: where the paper's prediction holds, and its nearest rival."""
+    """Simulate how often an experiment's rule is right, where the paper's prediction or its nearest rival holds."""
     from dpnotes import experiments as parts
 
     found, counts = parts.simulate(catalogue.experiment(name), profile, simulations)
@@ -189,7 +190,7 @@ def verify(
     write: Annotated[bool, typer.Option("--write", help="Put what agreed on record in the manifests.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Run cells of stored results again, longest unverified first; their numbers have to be the stored ones.
+    """Run cells of stored results again, longest unverified first; their numbers must equal the stored ones.
 
     Of each result at least one cell for every level of every factor. A difference is named by cell, column and row, and
     the exit status is 1, unless notebooks/results/PENDING.md says that the numbers are to change.
@@ -222,7 +223,7 @@ def status(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Which results are stored, when they were computed and last agreed with today's code, and what is missing."""
+    """List the stored results, when they were computed and last agreed with today's code, and the missing results."""
     from dpnotes import experiments as parts
 
     experiments = catalogue.all_experiments()
@@ -254,7 +255,7 @@ def results(
     csv: Annotated[bool, typer.Option("--csv")] = False,
     as_json: Json = False,
 ) -> None:
-    """A stored result as a table, with its decision."""
+    """Show a stored result as a table, with its decision."""
     from dpnotes import experiments as parts
 
     if csv and as_json:
@@ -310,7 +311,7 @@ def clean(
 
 # ---------------------------------------------------------------- cells
 def _pairs(names: Sequence[str] | None, profile: str | None) -> "list[tuple[Experiment, str]]":
-    """Experiments and profiles that are meant."""
+    """The pairs of experiment and profile that the arguments select."""
     chosen = catalogue.experiments_of(names) if names else catalogue.all_experiments()
     pairs = [(experiment, each) for experiment in chosen for each in experiment.specs if profile in (None, each)]
     if not pairs:
@@ -322,7 +323,7 @@ def _pairs(names: Sequence[str] | None, profile: str | None) -> "list[tuple[Expe
 def keep(names: Names = None, profile: OneProfile = None) -> None:
     """Put finished cells of results that are not complete beside the results, in parts of at most 1 MB to commit.
 
-    `run` goes on from them, here and in another clone; they go when the result is stored.
+    `run` continues from them, here and in another clone; they are removed when the result is stored.
     """
     from dpnotes import experiments
     from dpnotes.experiments.cells import parts_folder
@@ -352,7 +353,7 @@ def export(
 
 @command("import", cells)
 def import_(file: Annotated[Path, typer.Argument(metavar="FILE", help="Or a folder of dpnotes gpu.")]) -> None:
-    """Take cells from another machine; `run` goes on from them.
+    """Take cells from another machine; `run` continues from them.
 
     Refused are cells of other parameters or other data; then the exit status is 1.
     """

@@ -2,7 +2,7 @@
 
 from dpnotes.experiments.agreement import verify
 from dpnotes.experiments.cells import bring, export, keep
-from dpnotes.experiments.chances import Worlds, simulate, stating
+from dpnotes.experiments.chances import Simulation, simulate
 from dpnotes.experiments.chunks import parse_memory
 from dpnotes.experiments.costs import Cost, wanting
 from dpnotes.experiments.runner import run, status
@@ -10,6 +10,7 @@ from dpnotes.experiments.spec import (
     FLOAT32,
     FLOAT64,
     NOT_STATED,
+    Cell,
     Chances,
     Context,
     Decision,
@@ -21,32 +22,7 @@ from dpnotes.experiments.spec import (
 from dpnotes.experiments.store import Result, clean, decide_again, load, outstanding, results_folder
 
 __all__ = [
-    "FLOAT32",
-    "FLOAT64",
-    "NOT_STATED",
-    "Chances",
-    "Context",
-    "Cost",
-    "Decision",
-    "Experiment",
-    "PaperFigure",
-    "Result",
-    "Setting",
-    "Spec",
-    "Worlds",
-    "bring",
-    "clean",
-    "decide_again",
-    "export",
-    "keep",
-    "load",
-    "outstanding",
-    "parse_memory",
-    "results_folder",
-    "run",
-    "simulate",
-    "stating",
-    "status",
-    "verify",
-    "wanting",
-]
+    "FLOAT32", "FLOAT64", "NOT_STATED", "Cell", "Chances", "Context", "Cost", "Decision", "Experiment", "PaperFigure",
+    "Result", "Setting", "Simulation", "Spec", "bring", "clean", "decide_again", "export", "keep", "load",
+    "outstanding", "parse_memory", "results_folder", "run", "simulate", "status", "verify", "wanting",
+]  # fmt: skip

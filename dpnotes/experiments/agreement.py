@@ -39,7 +39,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What running one cell again gave.
+    """The outcome of running one cell again.
 
     Args:
       sample: which cell.
@@ -107,13 +107,11 @@ def samples_of(result: store.Result, seed: str) -> tuple[list[Sample], list[Samp
         for numbers, samples in zip(in_order(cells, generator), (some, others), strict=True):
             samples += [
                 Sample(
-                    result.experiment,
-                    result.spec.profile,
-                    first + number,
+                    result.experiment, result.spec.profile, first + number,
                     _seconds(result, first + number, cells[number]),
                 )
                 for number in numbers
-            ]
+            ]  # fmt: skip
         first += len(cells)
     generator.shuffle(some)
     return some, others
@@ -136,7 +134,7 @@ def draw(results: Iterable[store.Result], seed: str, cpu_seconds: float, longest
 
 
 def _seconds(result: store.Result, number: int, cell: Cell) -> float:
-    """How long a cell took when it was last run again, else at first; where neither is on record, the mean."""
+    """The time a cell took in its last rerun, else in its first run; the mean where neither is on record."""
     manifest = result.manifest
     agreed = manifest.get("agreed", [])
     known = {name: each for one in agreed for name, each in zip(one["cells"], one.get("seconds", ()), strict=False)}
@@ -232,7 +230,7 @@ def _parts_off(stored: np.ndarray, now: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------- dpnotes verify
 @dataclass(frozen=True)
 class Agreement:
-    """What came of verifying one result: how many cells agreed, and what differed."""
+    """The outcome of verifying one result: the number of cells that agreed, and the differences."""
 
     result: store.Result
     cells: int

@@ -52,10 +52,8 @@ def kept_until_the_end() -> Iterator[None]:
         yield
     finally:
         for setting in (
-            (_MMAP_MAX, _DEFAULT_MMAP_MAX),
-            (_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD),
-            (_TRIM_THRESHOLD, _DEFAULT_TRIM_THRESHOLD),
-            (_TOP_PAD, _DEFAULT_TOP_PAD),
-        ):
+            (_MMAP_MAX, _DEFAULT_MMAP_MAX), (_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD),
+            (_TRIM_THRESHOLD, _DEFAULT_TRIM_THRESHOLD), (_TOP_PAD, _DEFAULT_TOP_PAD),
+        ):  # fmt: skip
             glibc.mallopt(*setting)
         glibc.malloc_trim(0)

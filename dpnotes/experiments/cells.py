@@ -70,19 +70,16 @@ class Cells:
 
     @property
     def header(self) -> dict[str, Any]:
-        """What these cells are of."""
+        """The experiment and profile of these cells, in words."""
         return {
-            "experiment": self.experiment.id,
-            "profile": self.profile,
-            "spec": json.loads(self.experiment.spec(self.profile).json),
-            "data": list(self.experiment.data),
-            **({"pending": self._pending} if self._pending else {}),
-            **({"plan": self.plan} if self.plan else {}),
+            "experiment": self.experiment.id, "profile": self.profile,
+            "spec": json.loads(self.experiment.spec(self.profile).json), "data": list(self.experiment.data),
+            **({"pending": self._pending} if self._pending else {}), **({"plan": self.plan} if self.plan else {}),
             **(self.code or code_of(self.experiment)),
-        }
+        }  # fmt: skip
 
     def accepts(self, header: dict[str, Any]) -> bool:
-        """Whether cells are of this result: its parameters and data; of a disputed one, computed since the change."""
+        """Return whether cells have this result's parameters and data; of a disputed one, whether they are newer."""
         try:
             return (
                 (header["experiment"], header["profile"]) == (self.experiment.id, self.profile)
@@ -107,7 +104,7 @@ class Cells:
         return {**(self.beside.by_name() if self.resume else {}), **self.cached.by_name()}
 
     def damage(self) -> list[str]:
-        """What is not as it was written, a sentence each."""
+        """The parts that are not as they were written, one sentence each."""
         self.finished()
         return [*self.cached.damage, *(self.beside.damage if self.resume else [])]
 
@@ -130,7 +127,7 @@ class Cells:
         return cells
 
     def counted(self) -> str:
-        """How many cells are finished, such as "2 of 4 or more cells"; empty where none is."""
+        """The number of finished cells, such as "2 of 4 or more cells"; empty if there is none."""
         finished, tables, waiting = self.finished(), list[Table](), 0
         for stage in range(1 + len(self.experiment.stages)):
             names = [name_of(cell) for cell in self.listed(stage, tables)]
@@ -141,7 +138,7 @@ class Cells:
         return f"{len(tables)} of {len(tables) + waiting}{more} cells" if tables else ""
 
     def kept(self) -> str:
-        """What is finished and how to go on, in one line."""
+        """The progress and the command that continues it, in one line."""
         how = f"the same command goes on from there: {store.command(self.experiment, self.profile)}"
         return f"{self.counted() or 'No cells'} are finished and kept in {self.folder}; {how}"
 
@@ -188,7 +185,7 @@ def remove(experiment: Experiment, profile: str) -> None:
 # ---------------------------------------------------------------- carried
 @dataclass
 class Carried:
-    """What came of an import.
+    """The outcome of an import.
 
     Args:
       added: number of new cells by result, such as "toy.mean quick".

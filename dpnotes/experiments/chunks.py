@@ -66,7 +66,7 @@ def cpu_cache_bytes() -> int:
 
 @dataclass(frozen=True)
 class Chunking:
-    """How a number of runs was executed: with `chunk_size` runs at once in the end, after `halvings`."""
+    """The record of an execution: the final `chunk_size` of runs at once, and the `halvings` before it."""
 
     num_runs: int
     chunk_size: int
@@ -76,7 +76,7 @@ class Chunking:
 def chunk_size(
     num_runs: int, bytes_per_run: int, memory_bytes: int, device: str, cache_bytes: int | None = None
 ) -> int:
-    """How many runs to execute at once.
+    """The number of runs to execute at once.
 
     Args:
       num_runs: runs in all.

@@ -1,4 +1,4 @@
-"""What a result that is outstanding would take, and why it is: stated beside the experiments, no part of a result.
+"""The cost of an outstanding result, and the reason why it is outstanding: stated beside the experiments.
 
 Hours are on two cores of a common processor, minutes and gigabytes on one large GPU, all with the code of this package.
 """
@@ -14,7 +14,7 @@ REASONS = ("a GPU", "missing weights", "hours")
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What one profile of an experiment would take.
+    """The cost of one profile of an experiment.
 
     Args:
       why: it is outstanding: "a GPU" (nobody would wait for two cores), "missing weights" (that were not to be had), or

@@ -19,11 +19,11 @@ class Slope:
 
     @property
     def half_width(self) -> float:
-        """How far the interval reaches to its longer side."""
+        """The length of the longer side of the interval."""
         return max(self.high - self.slope, self.slope - self.low)
 
     def contains(self, exponent: float) -> bool:
-        """Whether the interval contains it."""
+        """Return whether the interval contains an exponent."""
         return self.low <= exponent <= self.high
 
     def __str__(self) -> str:

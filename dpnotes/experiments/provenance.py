@@ -20,22 +20,16 @@ if TYPE_CHECKING:
 _PACKAGES = ("torch", "numpy", "scipy", "dp-accounting", "pandas", "joblib")
 # With these torch, oneDNN (convolutions), numpy and OpenBLAS (matrix products) use AVX2 on a newer processor.
 _AVX2 = {
-    "ATEN_CPU_CAPABILITY": "avx2",
-    "ONEDNN_MAX_CPU_ISA": "AVX2",
-    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
-    "OPENBLAS_CORETYPE": "Zen",
-}
+    "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR", "OPENBLAS_CORETYPE": "Zen",
+}  # fmt: skip
 # With these glibc (each name in two spellings, before and since 2.33), torch, its oneDNN and MKL, OpenBLAS and numba
 # use no AVX2 and no FMA. MKL takes orders from MKL_CBWR alone on processors of all makers.
 _NO_AVX2 = {
-    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-AVX2_Usable,-FMA_Usable",
-    "ATEN_CPU_CAPABILITY": "default",
-    "ONEDNN_MAX_CPU_ISA": "SSE41",
-    "MKL_CBWR": "COMPATIBLE",
-    "OPENBLAS_CORETYPE": "Nehalem",
-    "NUMBA_CPU_NAME": "nehalem",
-    "NUMBA_CPU_FEATURES": "",
-}
+    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-AVX2_Usable,-FMA_Usable", "ATEN_CPU_CAPABILITY": "default",
+    "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE", "OPENBLAS_CORETYPE": "Nehalem",
+    "NUMBA_CPU_NAME": "nehalem", "NUMBA_CPU_FEATURES": "",
+}  # fmt: skip
 # What a process on another processor runs last, to see that the variables had their effect.
 CHECK_OF_ANOTHER = """\
 import torch
@@ -101,7 +95,7 @@ def source_hash() -> str:
 
 @cache
 def environment(device: str) -> dict[str, Any]:
-    """What the numbers may depend on beside the code: versions, device, driver, threads."""
+    """The environment that numbers may depend on beside the code: versions, device, driver, threads."""
     import torch
 
     versions = {"python": platform.python_version(), "dpnotes": dpnotes.__version__}
@@ -132,7 +126,7 @@ def _processor() -> str:
 
 
 def same_machine(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two environments compute the same bits: device, threads and versions, but this package's own."""
+    """Return whether two environments compute the same bits: equal device, threads and versions (of other packages)."""
     bare = [{**each, "versions": {**each["versions"], "dpnotes": ""}, "count": 0} for each in (one, other)]
     return bare[0] == bare[1]
 
@@ -170,7 +164,7 @@ def another_processor() -> dict[str, str] | None:
         return None
     import numpy as np
 
-    from dpnotes.problems.files import cache_folder
+    from dpnotes.problems.published import cache_folder
 
     known: dict[str, Any] = np.show_config(mode="dicts") or {}  # pyright: ignore[reportAssignmentType]
     names = known.get("SIMD Extensions", {})

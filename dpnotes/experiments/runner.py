@@ -94,7 +94,7 @@ def run(
     try:
         memory_plan = plan_memory(cells, device, limit, jobs * processes.size) if first else {}
         cells.plan.update(processes.gather_json(memory_plan)[0])
-        tables = _finish(cells, Plan(device, cells.plan["memory_bytes"], jobs, processes), report)
+        tables = _finish(cells, RunPlan(device, cells.plan["memory_bytes"], jobs, processes), report)
         if first:
             columns = store.concatenate([table.columns for table in tables])
             decision = experiment.decide(store.frame_of(columns), experiment.spec(profile))
@@ -179,8 +179,8 @@ def _compare(processes: "Processes", columns: dict[str, Any]) -> None:
 
 # ---------------------------------------------------------------- cells
 @dataclass(frozen=True)
-class Plan:
-    """How cells are executed: where, with how much memory each, and how many at once."""
+class RunPlan:
+    """The device, memory and number of parallel jobs with which cells are executed."""
 
     device: str
     memory_bytes: int
@@ -188,7 +188,7 @@ class Plan:
     processes: "Processes" = field(default_factory=alone)
 
 
-def _finish(cells: Cells, plan: Plan, report: Callable[[str], None]) -> list[Table]:
+def _finish(cells: Cells, plan: RunPlan, report: Callable[[str], None]) -> list[Table]:
     """Tables of all cells of all stages, in order; what is not kept already is computed. Rank 0 alone has any."""
     import joblib
 
@@ -233,7 +233,7 @@ def _by_other_code(cells: Cells, headers: list[dict[str, Any]]) -> str:
     return f" (some at {', '.join(sorted(others))}, by other code; --no-resume starts afresh)" if others else ""
 
 
-def execute(cells: Cells, cell: Cell, plan: Plan) -> tuple[str, float, list[str]]:
+def execute(cells: Cells, cell: Cell, plan: RunPlan) -> tuple[str, float, list[str]]:
     """Compute one cell and keep it. Cell and spec are copies, so that no cell can change another's."""
     text = canonical_json(cell, "cell")
     # A checkpoint is of this code: a cell that other code began is begun again.
@@ -245,13 +245,10 @@ def execute(cells: Cells, cell: Cell, plan: Plan) -> tuple[str, float, list[str]
         _compare(plan.processes, columns)
     seconds = time.perf_counter() - started
     manifest = {
-        "cell": json.loads(text),
-        "seconds": round(seconds, 3),
-        "environment": environment(plan.device),
-        "processes": plan.processes.size,
-        "chunking": [asdict(chunking) for chunking in context.chunking],
+        "cell": json.loads(text), "seconds": round(seconds, 3), "environment": environment(plan.device),
+        "processes": plan.processes.size, "chunking": [asdict(chunking) for chunking in context.chunking],
         "spent": context.spent,
-    }
+    }  # fmt: skip
     if plan.processes.rank == 0:
         cells.add(columns, manifest)
     return text, seconds, context.notes
@@ -301,7 +298,7 @@ def resolve(device: str, experiment: Experiment, report: Callable[[str], None]) 
 
 
 def has_gpu(device: str) -> bool:
-    """Whether a GPU is meant, and is there."""
+    """Return whether a GPU is requested and present."""
     import torch
 
     return device != "cpu" and torch.cuda.is_available()
@@ -351,31 +348,19 @@ def _manifest(cells: Cells, tables: list[Table], decision: Decision, jobs: int, 
     codes = {canonical_json(part["code"]): part["code"] for part in parts}
     header = {name: value for name, value in cells.header.items() if name not in ("pending", "plan")}
     return {
-        "format": store.FORMAT,
-        **header,
-        "identity": experiment.identity(cells.profile),
-        "codes": list(codes.values()),
-        "title": experiment.title,
-        "question": experiment.question,
-        "unaccounted": list(experiment.unaccounted),
-        "seed": spec.parameters.get("seed"),
-        "decision": asdict(decision),
-        "rule": experiment.rule_record(cells.profile),
-        "chances": asdict(spec.chances) if spec.chances else None,
-        "cells": len(parts),
-        "rows": sum(table.rows for table in tables),
-        "cell_rows": [table.rows for table in tables],
+        "format": store.FORMAT, **header, "identity": experiment.identity(cells.profile), "codes": list(codes.values()),
+        "title": experiment.title, "question": experiment.question, "unaccounted": list(experiment.unaccounted),
+        "seed": spec.parameters.get("seed"), "decision": asdict(decision),
+        "rule": experiment.rule_record(cells.profile), "chances": asdict(spec.chances) if spec.chances else None,
+        "cells": len(parts), "rows": sum(table.rows for table in tables), "cell_rows": [table.rows for table in tables],
         "cell_seconds_each": [part["seconds"] for part in parts],
         "chunking": _counted(chunking for part in parts for chunking in part["chunking"]),
         "spent": _counted(event for part in parts for event in part["spent"]),
-        "environments": _counted(part["environment"] for part in parts),
-        "jobs": jobs,
-        "processes": _counted({"processes": part.get("processes", 1)} for part in parts),
-        "finished_at": now(),
-        "cell_seconds": round(sum(part["seconds"] for part in parts), 3),
-        "wall_seconds": round(seconds, 3),
+        "environments": _counted(part["environment"] for part in parts), "jobs": jobs,
+        "processes": _counted({"processes": part.get("processes", 1)} for part in parts), "finished_at": now(),
+        "cell_seconds": round(sum(part["seconds"] for part in parts), 3), "wall_seconds": round(seconds, 3),
         "agreed": [],
-    }
+    }  # fmt: skip
 
 
 def _counted(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

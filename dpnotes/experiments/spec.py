@@ -1,4 +1,4 @@
-"""What an experiment is: its parameters, its cells, and the rule by which its outcome is judged.
+"""Experiments: parameters, cells, and the rule by which an outcome is judged.
 
 An `Experiment` is a handful of functions beside one `Spec` a profile. The runner calls `cells` and `run_cell`, glues
 the columns together into one frame, and asks `decide` what came out. The rule that `decide` follows stands in words in
@@ -22,7 +22,7 @@ from dpnotes.util import validate
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpnotes.experiments.chances import Worlds
+    from dpnotes.experiments.chances import Simulation
     from dpnotes.experiments.costs import Cost
     from dpnotes.util.processes import Processes
 
@@ -83,11 +83,11 @@ _POWER, _LEVEL = 0.9, 0.05
 
 @dataclass(frozen=True)
 class Chances:
-    """How often a rule says "reproduced" in two worlds, simulated before the run (`dpnotes.experiments.chances`).
+    """The shares of simulated results that a rule calls "reproduced", stated before the run (see `chances.simulate`).
 
     Args:
-      prediction: the world in which what is asked is so, in words.
-      rival: the nearest world in which it is not, in words.
+      prediction: the case in which what is asked is so, in words.
+      rival: the nearest case in which it is not, in words.
       if_right: share of the simulated results of the prediction that are judged "reproduced".
       if_rival: the same of the rival.
       simulations: simulated results of either.
@@ -115,7 +115,7 @@ class Chances:
 
     @property
     def underpowered(self) -> bool:
-        """Whether the rule cannot decide: under 90% of the prediction's results pass, or over 5% of the rival's."""
+        """Return whether under 90% of the prediction's results pass, or over 5% of the rival's."""
         return self.if_right < _POWER or self.if_rival > _LEVEL
 
     def __str__(self) -> str:
@@ -191,6 +191,15 @@ class Decision:
     def __str__(self) -> str:
         return f"{self.verdict}: {self.reason}"
 
+    @staticmethod
+    def by(reason: str, *, failed: object, passed: object) -> "Decision":
+        """The decision of a rule with two conditions, the first of which comes first; undecided if neither holds.
+
+        >>> print(Decision.by("the interval is [0.1, 0.3]", failed=False, passed=True))
+        reproduced: the interval is [0.1, 0.3]
+        """
+        return Decision("not reproduced" if failed else "reproduced" if passed else "undecided", reason)
+
 
 NOT_STATED = "not stated"
 
@@ -211,7 +220,7 @@ class Setting(NamedTuple):
     why: str = ""
 
     def differs(self, spec: Spec) -> bool:
-        """Whether the paper says something else."""
+        """Return whether the paper has another setting."""
         return self.paper not in (NOT_STATED, self.ours(spec))
 
 
@@ -238,7 +247,7 @@ def alone() -> "Processes":
 
 @dataclass(frozen=True)
 class Context:
-    """What a cell is given to work with, and where it says what happened.
+    """The resources of a cell, and its record of what happened.
 
     Args:
       device: "cpu" or "cuda".
@@ -330,7 +339,7 @@ class Experiment:
       distributed: its cells share their work out over `Context.processes`, with the same columns on all of them, to the
         bit, for any number; torchrun may start it.
       figure: the paper's own, if it has one.
-      worlds: in which its rule is simulated before the run (`stating` puts them in).
+      simulation: of its results, by which its rule is tried out before the run.
       wants: by profile, what it costs and why it is outstanding, if it is (`wanting` puts it in).
     """
 
@@ -351,7 +360,7 @@ class Experiment:
     cpu_only: bool = False
     distributed: bool = False
     figure: PaperFigure | None = None
-    worlds: "Worlds | None" = None
+    simulation: "Simulation | None" = None
     wants: "Mapping[str, Cost]" = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -375,7 +384,7 @@ class Experiment:
         return self.specs[profile]
 
     def setting(self, profile: str) -> str:
-        """What a picture of this profile has to say of itself: how it differs from the paper's, or whose it is."""
+        """The stamp on pictures of this profile: the differences from the paper's figure, or that it is our own."""
         spec = self.spec(profile)
         if self.figure is None:
             repeats = spec.parameters.get("repeats")
@@ -415,5 +424,5 @@ class Experiment:
         return {"version": self.rule_version, "sha256": hashlib.sha256(canonical_json(rule).encode()).hexdigest()}
 
     def tolerance(self, column: str) -> float | None:
-        """How far a float of a column may be off on another processor, as a part of itself; None: not comparable."""
+        """The relative tolerance of a float column on another processor; None: not comparable."""
         return self.tolerances.get(column, self.tolerances.get("*", 0.0))

@@ -314,7 +314,7 @@ class Result:
 
     @property
     def chances(self) -> str:
-        """How often its rule is right, in simulations, and whether that was known before the run; empty if unknown."""
+        """The simulated chances of the rule, and whether they were known before the run; empty if unknown."""
         chances = self.spec.chances
         if chances is None:
             return ""
@@ -323,12 +323,12 @@ class Result:
 
     @property
     def is_shown(self) -> bool:
-        """Whether its rows and decision may be shown."""
+        """Return whether rows and decision may be shown."""
         return self.state in ("stored", "disputed")
 
     @property
     def unaccounted(self) -> tuple[str, ...]:
-        """What depends on private data without being paid for; belongs on the figure."""
+        """The quantities that depend on private data and are not accounted for; a figure must show them."""
         return self.experiment.unaccounted
 
 
@@ -396,7 +396,7 @@ def decide_again(experiment: Experiment, profile: str) -> str:
 
 
 def stamp(result: Result) -> str | None:
-    """What a figure of this result has to say across it: None for a stored one that nobody disputes."""
+    """The warning across figures of this result; None for a stored result that nobody disputes."""
     if result.state == "missing":
         return f"MISSING: {command(result.experiment, result.spec.profile)}"
     return None if result.state == "stored" else f"{result.state.upper()}: {result.reason}"

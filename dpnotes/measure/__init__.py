@@ -1,1 +1,1 @@
-"""What was reached: curvature and certificates of stationarity."""
+"""Measurements of the points that were reached: curvature and certificates of stationarity."""

@@ -35,22 +35,12 @@ from functools import partial
 import numpy as np
 import torch
 from scipy import special
-from scipy.linalg.lapack import dsterf
 from torch import Tensor
 
+from dpnotes.measure.lanczos import BREAKDOWN, DIRECTIONS, Product, Tridiagonal, lanczos, ritz_values
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 
-Product = Callable[[Tensor], Tensor]
-
-_KAHAN = math.sqrt(0.5)  # a vector that lost more of its norm than this is orthogonalised once more
-_PRODUCT_ERROR = 4.0  # machine epsilons
-_SEMI = 1e-2  # times the square root of the error: the largest allowed inner product of a new vector with earlier ones
-_BREAKDOWN = 4.0  # errors of a step: what is left of a vector below this is nothing but errors
-_DIRECTIONS = 4.0  # standard deviations of the component along one direction of an error without preferred direction
-# Products between two looks at whether a run may stop; from 128 on an eighth more, as a look takes time that grows with
-# their square or faster.
-_CHECK_EVERY, _CHECK_RARER = 4, 128
 _POINTS, _ROUNDS = 16, 6  # of the search for the lower end: from 50 nats of gap to 50 / 15^6, a relative 4e-6
 _STEP = 1e-5  # relative: more than the last step of the search
 
@@ -101,225 +91,6 @@ def hvp_from_loss(loss: Callable[[Tensor], Tensor] | Sequence[Callable[[Tensor],
         return total
 
     return product
-
-
-# ---------------------------------------------------------------- Lanczos
-@dataclass(frozen=True, eq=False)
-class Tridiagonal:
-    """What Lanczos learned of a batch of symmetric matrices; leading axes are the batch.
-
-    Args:
-      diagonal: `(..., steps)` float64; a run that ended early repeats its first entry: it moves no extreme Ritz value.
-      off_diagonal: `(..., steps)` float64; entry j links steps j and j + 1, the last one is the norm of what was left
-        after the last step; 0 after a run ended.
-      num_products: `(...)` int64, steps of each run.
-      invariant: `(...)` bool: the Krylov space is invariant up to rounding, so nothing was left.
-      finite: `(...)` bool: every product was finite. The entries of the others stop before it.
-      rounding: norm of the error of a step, of the product and of ours, relative to the spectral norm.
-    """
-
-    diagonal: Tensor
-    off_diagonal: Tensor
-    num_products: Tensor
-    invariant: Tensor
-    finite: Tensor
-    rounding: float
-
-    def ritz_values(self) -> Tensor:
-        """All Ritz values in ascending order, `(..., steps)`; of a run that ended early some are its first entry."""
-        found = _ritz_values(*self._on_host()[:3])
-        return torch.from_numpy(found).view_as(self.diagonal).to(self.diagonal.device)
-
-    def _on_host(self) -> tuple[np.ndarray, ...]:
-        """Diagonal, off-diagonal, products, and the two flags, with the runs flat."""
-        size = self.diagonal.shape[-1]
-        matrices = (t.reshape(-1, size).cpu().numpy() for t in (self.diagonal, self.off_diagonal))
-        others = (t.reshape(-1).cpu().numpy() for t in (self.num_products, self.invariant, self.finite))
-        return (*matrices, *others)
-
-
-def _ritz_values(diagonal: np.ndarray, off_diagonal: np.ndarray, num_products: np.ndarray) -> np.ndarray:
-    """In ascending order, `(runs, steps)`."""
-    steps = diagonal.shape[1]
-    coupling = off_diagonal * (np.arange(1, steps + 1) < num_products[:, None])
-    # What torch.linalg.eigvalsh calls, once it has made a matrix tridiagonal.
-    found = [dsterf(*pair) for pair in zip(diagonal, coupling[:, : max(1, steps - 1)], strict=True)]
-    if any(failed for _, failed in found):
-        raise ArithmeticError("Expected the eigenvalues of a tridiagonal matrix, but dsterf did not converge.")
-    return np.stack([values for values, _ in found])
-
-
-def lanczos(
-    hvp: Product,
-    start: Tensor,
-    num_products: int,
-    *,
-    active: Tensor | None = None,
-    stop: Callable[[Tridiagonal], Tensor] | None = None,
-    product_error: float | None = None,
-) -> Tridiagonal:
-    """Lanczos' tridiagonal matrices with partial re-orthogonalisation, one for each vector of a batch.
-
-    A run ends when its Krylov space is invariant, when a product is not finite, when `stop` says so, or after
-    `num_products` (at most `dim`) steps. A run that ended is sent zeros and its products are not looked at; what it
-    reports does not depend on the rest of the batch.
-
-    Keeps `num_products` float64 vectors for each start vector. Where the estimated inner product of a new vector with
-    an earlier one exceeds `0.01 sqrt(e)`, e a step's error along one direction, this vector and the next are made
-    orthogonal to all earlier ones: two passes over them, or four if that took over 0.3 of its norm. Below that bound
-    the tridiagonal matrix is right to order e (Simon, "The Lanczos algorithm with partial reorthogonalization", Math.
-    Comp. 42, 1984). All but the products is float64: in float32 the inner products of long
-    vectors with a few large entries lose half of their digits. Products of norm below 1e-150 count as zero.
-
-    Args:
-      hvp: from vectors `(..., dim)` to products with symmetric matrices, `(..., dim)`.
-      start: `(..., dim)`, not zero, in the type the products are wanted in.
-      num_products: at least 1.
-      active: `(...)` bool, the runs to compute; None: all.
-      stop: asked after every fourth product, after 128 of them more rarely, which runs are done, `(...)` bool.
-      product_error: norm of the error of a product, relative to the spectral norm; None: four times the machine
-        epsilon.
-
-    Raises:
-      ValueError: for a start vector that is not floating point, zero or not finite, a product of another shape.
-
-    Example:
-      >>> start = torch.tensor([3.0, 4.0], dtype=torch.float64)
-      >>> matrix = lanczos(lambda vector: torch.tensor([1.0, -2.0]).double() * vector, start, 2)
-      >>> matrix.ritz_values().round(decimals=9)
-      tensor([-2.,  1.], dtype=torch.float64)
-    """
-    validate.at_least(1, num_products=num_products)
-    if not start.is_floating_point() or start.dim() == 0 or not start.numel():
-        raise ValueError(f"Expected start, {start.dtype} of shape {tuple(start.shape)}, to be floating, (..., dim).")
-    error = _PRODUCT_ERROR * torch.finfo(start.dtype).eps if product_error is None else product_error
-    validate.between(0, 1, product_error=error)
-    rounding = error + math.sqrt(start.shape[-1]) * torch.finfo(torch.float64).eps  # inner products round at random
-    *batch, dim = start.shape
-    q = start.reshape(-1, dim).double()
-    norm = torch.linalg.vector_norm(q, dim=1)
-    if not bool((torch.isfinite(norm) & (norm > 0)).all()):
-        raise ValueError("Expected start vectors that are finite and not zero.")
-    q = q / norm[:, None]
-    size, runs = min(num_products, dim), len(q)
-    basis = _Basis(q.new_empty(runs, size, dim), rounding * min(1.0, _DIRECTIONS / math.sqrt(dim)))
-    # What is one number a run is kept on the host, which asks the device once a product.
-    running = np.ones(runs, bool) if active is None else active.expand(batch).reshape(-1).cpu().numpy().copy()
-    diagonal, links = np.zeros((runs, size)), np.zeros((runs, size + 1))
-    taken, largest = np.zeros(runs, np.int64), np.zeros(runs)
-    invariant, finite = np.zeros_like(running), np.ones_like(running)
-    scale, look = norm, _CHECK_EVERY
-
-    def on_device(values: np.ndarray) -> Tensor:
-        return torch.from_numpy(values).to(q.device)
-
-    def result() -> Tridiagonal:
-        padded = np.where(np.arange(size) < taken[:, None], diagonal, diagonal[:, :1])
-        found = (on_device(each.copy()) for each in (padded, links[:, 1:], taken, invariant, finite))
-        return Tridiagonal(*(t.view([*batch, *t.shape[1:]]) for t in found), rounding=rounding)
-
-    for step in range(size):
-        if not running.any():
-            break
-        if not running.all():
-            q = torch.where(on_device(running)[:, None], q, 0)
-        basis.vectors[:, step] = q
-        product = hvp(q.view(start.shape).to(start.dtype))
-        if product.shape != start.shape:
-            raise ValueError(f"Expected a product of shape {tuple(start.shape)}, got {tuple(product.shape)}.")
-        w = product.reshape(runs, dim).double()
-        norm, alpha = torch.linalg.vector_norm(w, dim=1), torch.linalg.vecdot(w, q)
-        w = torch.addcmul(w, q, alpha[:, None], value=-1)
-        if step:
-            w = w.addcmul_(basis.vectors[:, step - 1], scale[:, None], value=-1)
-        norms, alphas, betas = torch.stack([norm, alpha, torch.linalg.vector_norm(w, dim=1)]).cpu().numpy()
-        finite &= np.isfinite(norms) | ~running
-        running = running & finite
-        largest = np.maximum(largest, np.where(running, norms, 0))
-        diagonal[:, step] = np.where(running, alphas, 0)
-        w, betas = basis.orthogonalise(w, betas, step, diagonal, links, largest, running)
-        links[:, step + 1] = np.where(running, betas, 0)
-        taken += running
-        # The whole space is invariant, whatever rounding left.
-        ended = running & ((betas <= _BREAKDOWN * rounding * largest) | (step + 1 == dim))
-        invariant |= ended
-        running = running & ~ended
-        if stop is not None and step + 1 == look and look < size:
-            running = running & ~stop(result()).reshape(-1).cpu().numpy()
-            look += _CHECK_EVERY if look < _CHECK_RARER else look // 8
-        scale = on_device(np.where(running, betas, 1))
-        q = w / scale[:, None]
-    return result()
-
-
-class _Basis:
-    """The Lanczos vectors of a batch, `(runs, size, dim)`, and estimates of how far the last two are from orthogonal.
-
-    The estimates follow Simon's recurrence, from the matrix itself, with an error added at every step.
-
-    Args:
-      vectors: to be filled.
-      error: of a step, its component along a vector, relative to the spectral norm.
-    """
-
-    def __init__(self, vectors: Tensor, error: float) -> None:
-        runs, size, _ = vectors.shape
-        self.vectors, self.error = vectors, error
-        # Inner products with the vectors, at an offset of one so that each has two neighbours; with itself 1.
-        self._last, self._older = np.zeros((runs, size + 2)), np.zeros((runs, size + 2))
-        self._last[:, 1] = 1
-        self._follows = np.zeros(runs, bool)
-
-    def orthogonalise(
-        self,
-        w: Tensor,
-        betas: np.ndarray,
-        step: int,
-        diagonal: np.ndarray,
-        links: np.ndarray,
-        norms: np.ndarray,
-        running: np.ndarray,
-    ) -> tuple[Tensor, np.ndarray]:
-        """The next vectors, not normalised, and their norms; orthogonalised against all earlier ones where required."""
-        last, found, so_far = self._last, self._older, slice(1, step + 1)
-        errors = (self.error * norms)[:, None]
-        with np.errstate(all="ignore"):  # of runs that ended
-            grown = links[:, so_far] * last[:, 2 : step + 2] + links[:, :step] * last[:, :step]
-            grown += (diagonal[:, :step] - diagonal[:, step, None]) * last[:, so_far]
-            grown -= links[:, step, None] * found[:, so_far]
-            found[:, so_far] = (grown + np.copysign(errors, grown)) / betas[:, None]
-            found[:, step + 1 : step + 2], found[:, step + 2] = errors / betas[:, None], 1
-        estimates = found[:, 1 : step + 2]
-        lost = running & ~(np.abs(estimates).max(1) <= _SEMI * math.sqrt(self.error))  # or is not a number
-        due = lost | self._follows & running
-        if due.any():  # this vector and the next, since a step starts from two
-            orthogonal, rest = _orthogonalise(w, self.vectors[:, : step + 1])
-            w = torch.where(torch.from_numpy(due).to(w.device)[:, None], orthogonal, w)
-            betas = np.where(due, rest.cpu().numpy(), betas)
-            estimates[due] = self.error
-        self._follows = lost & ~self._follows
-        self._last, self._older = found, last
-        return w, betas
-
-
-def _orthogonalise(w: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
-    """Take the part along `basis`, `(runs, steps, dim)`, from `w`, `(runs, dim)`; with the norm of the rest."""
-    before = torch.linalg.vector_norm(w, dim=1)
-    w = _subtract_projection(w, basis)
-    after = torch.linalg.vector_norm(w, dim=1)
-    # Twice is enough (Parlett, The symmetric eigenvalue problem, 1998, section 6.9).
-    again = after < _KAHAN * before
-    if bool(again.any()):
-        w = torch.where(again[:, None], _subtract_projection(w, basis), w)
-        after = torch.linalg.vector_norm(w, dim=1)
-    return w, after
-
-
-def _subtract_projection(w: Tensor, basis: Tensor) -> Tensor:
-    if len(w) == 1:  # a matrix-vector product takes half the time of a batched one (torch 2.13, CPU)
-        return torch.addmv(w[0], basis[0].mT, torch.mv(basis[0], w[0]), alpha=-1)[None]
-    along = torch.bmm(basis, w[..., None])
-    return torch.baddbmm(w[..., None], basis.mT, along, alpha=-1)[..., 0]
 
 
 # ---------------------------------------------------------------- intervals
@@ -463,7 +234,7 @@ def _tridiagonal(
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """From a tridiagonal matrix to the interval, and to whether that is good enough."""
+    """The rules that make an interval of a tridiagonal matrix, and say whether it is good enough."""
 
     dim: int
     failure_probability: float
@@ -513,7 +284,7 @@ class _Search:
 
 
 def _start_component(dim: int, failure_probability: float) -> float:
-    """What a coordinate of a uniformly random unit vector exceeds, in absolute value, but with this probability."""
+    """The length that a coordinate of a random unit vector falls below with this probability."""
     return math.sqrt(special.betaincinv(0.5, (dim - 1) / 2, failure_probability)) if dim > 1 else 1.0
 
 
@@ -543,19 +314,19 @@ class _Polynomials:
 
     @classmethod
     def of(cls, matrix: Tridiagonal, dim: int, failure_probability: float) -> "_Polynomials":
-        diagonal, off, steps, invariant, finite = matrix._on_host()
+        diagonal, off, steps, invariant, finite = matrix.on_host()
         size, taken = diagonal.shape[1], max(1, steps.max())
         diagonal, off, known = diagonal[:, :taken], off[:, :taken], finite & (steps > 0)
-        ritz = _ritz_values(diagonal, off, steps)
+        ritz = ritz_values(diagonal, off, steps)
         # All of them are at most the spectral norm; in its units the smallest numbers neither vanish nor overflow.
         norm = np.abs(np.hstack([ritz, off])).max(1)
         unit = np.where(norm > 0, norm, 1)[:, None]
         diagonal, off = (diagonal - ritz[:, :1]) / unit, off / unit
         upper = np.where(known, ritz[:, 0] + matrix.rounding * np.sqrt(steps) * norm, np.inf)
-        along = matrix.rounding * min(1.0, _DIRECTIONS / math.sqrt(dim))
+        along = matrix.rounding * min(1.0, DIRECTIONS / math.sqrt(dim))
         component = _start_component(dim, failure_probability) - along
         # What is left of an invariant space is error: any vector of at most this norm.
-        floor = _BREAKDOWN * matrix.rounding
+        floor = BREAKDOWN * matrix.rounding
         last = np.arange(taken) == steps[:, None] - 1
         off = np.where(last & invariant[:, None], np.maximum(off, floor), off)
         # The q_j are orthonormal up to rounding; where the last one is an error, its component is at most 1.
@@ -569,7 +340,7 @@ class _Polynomials:
         )  # fmt: skip
 
     def rules_out(self, run: int, gap: float) -> bool:
-        """Whether an eigenvalue this far below the smallest Ritz value would have been seen."""
+        """Return whether an eigenvalue this far below the smallest Ritz value would have been seen."""
         before, polynomial, total = 0.0, 1.0, 1.0
         for diagonal, link_before, link in self.steps[run]:
             following = ((diagonal + gap) * polynomial - link_before * before - self.error) / link
@@ -581,7 +352,7 @@ class _Polynomials:
         return False
 
     def is_above(self, lower: Tensor) -> Tensor:
-        """Whether the lower ends that `ends` finds are above these, `(runs,)`."""
+        """Return whether the lower ends that `ends` finds are above these, `(runs,)`."""
         gaps = ((self.ritz[:, 0] - lower) / torch.where(self.norm > 0, self.norm, 1)).tolist()
         hidden = math.exp(self.closest) if self.component > 0 else math.inf
         found = [gap > hidden and self.rules_out(run, gap * (1 - _STEP)) for run, gap in enumerate(gaps)]

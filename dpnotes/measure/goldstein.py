@@ -1,20 +1,21 @@
-"""Goldstein stationarity: how short a convex combination of gradients within a radius can be, as bounds.
+"""Bounds on Goldstein stationarity: the least norm of a convex combination of gradients within a radius.
 
 The Goldstein subdifferential of F at x is the convex hull of the gradients in the ball of radius alpha around x, and x
 is (alpha, beta)-stationary if the hull's shortest element is at most beta long (Goldstein, "Optimization of Lipschitz
-continuous functions", Math. Program. 13, 1977). Any combination of gradients in the ball is a member, so the shortest
-element of the hull of some of them bounds the norm from above. Nothing that samples a ball bounds it from below: a
-gradient that was not seen may cancel all that were. Where F is a maximum of linear forms, or a distance, the norm is
-known, and `norm_of_max` and `norm_of_distance` give it.
+continuous functions", Math. Program. 13, 1977). Every convex combination of gradients in the ball is a member, so the
+shortest element of the hull of some gradients bounds the norm from above. No sample of the ball bounds it from below:
+an unseen gradient may cancel all that were seen. If F is a maximum of linear forms, or a distance, `norm_of_max` and
+`norm_of_distance` give the exact norm.
 
-Which gradients are asked for decides how good the bound is. Uniform samples alone miss what lies in a cap of the ball:
-of `|x_1|` at `x_1 = 0.9 alpha` in 10 dimensions one in 6,000 has the other sign. So the sample is extended by Wolfe's
-algorithm ("Finding the nearest point in a polytope", Math. Program. 11, 1976): given the shortest element g so far, a
-gradient with the least inner product with g is looked for, and joins. It is looked for on the segment from x along -g,
-where a descent of less than alpha |g| proves that there is one (Zhang, Lin, Jegelka, Sra and Jadbabaie, "Complexity of
-finding stationary points of nonconvex nonsmooth functions", ICML 2020, arXiv:2002.04130), over the whole ball, and
-outside it: where a gradient a that was met would shorten g, the ball is searched for it by the steps that maximise
-`a'y - F(y)`, which for a convex F has the supergradients `a - grad F(y)` and is largest where a is a gradient.
+The choice of the gradients decides how good the bound is. Uniform samples alone miss the gradients in a cap of the
+ball: for `|x_1|` at `x_1 = 0.9 alpha` in 10 dimensions one sample in 6,000 has the other sign. So the sample is
+extended by Wolfe's algorithm ("Finding the nearest point in a polytope", Math. Program. 11, 1976): given the shortest
+element g so far, a gradient with the least inner product with g is searched for and added to the sample. The search
+covers the segment from x along -g, where a descent of less than alpha |g| proves that such a gradient exists (Zhang,
+Lin, Jegelka, Sra and Jadbabaie, "Complexity of finding stationary points of nonconvex nonsmooth functions", ICML 2020,
+arXiv:2002.04130), the whole ball, and points outside it: if a gradient a found there would shorten g, the ball is
+searched for it by steps that maximise `a'y - F(y)`, which for a convex F has the supergradients `a - grad F(y)` and is
+largest where a is a gradient.
 """
 
 import math
@@ -31,40 +32,41 @@ from dpnotes.core import Problem
 from dpnotes.measure.curvature import Interval
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, AtLeastZero, Positive, checked
 
-Gradient = Callable[[Tensor], Tensor]  # from points `(points, dim)` to gradients of one function, `(points, dim)`
+Gradient = Callable[[Tensor], Tensor]  # maps points `(points, dim)` to gradients of one function, `(points, dim)`
 
-_JITTER = 1e-6  # radii: how far a point is moved at random, so that it is not on a kink
-_INSIDE = 1 - 1e-6  # radii: of what is moved back into the ball
-_PATIENCE, _DECREASE = 20, 1e-3  # rounds, and how much shorter they have to make the element for more of them
+_JITTER = 1e-6  # radii: the random displacement that keeps points off kinks
+_INSIDE = 1 - 1e-6  # radii: the distance to which points outside the ball are moved back
+_PATIENCE, _DECREASE = 20, 1e-3  # rounds, and the relative decrease of the norm that they need to continue
 _SEARCH_STEPS = 3
-_FOLLOWED, _FOLLOW_STEPS, _MOST_LEADS = 2, 10, 20  # leads in a round, steps towards each, and how many are kept
+_FOLLOWED, _FOLLOW_STEPS, _MOST_LEADS = 2, 10, 20  # leads followed in a round, steps towards each, most leads kept
 _OUTSIDE = 4.0  # decades beyond the ball in which leads are looked for
-_NEAREST, _FARTHEST = -4.0, 0.7  # decades of the radius: how far apart the search probes, beyond the ball too
+_NEAREST, _FARTHEST = -4.0, 0.7  # decades of the radius: range of the search's probe distances, beyond the ball too
 _COARSE = 1e3  # machine epsilons of the largest coordinate: a smaller ball has too few points of x's type
-_RANK = 16.0  # machine epsilons of the largest eigenvalue: a smaller one is nothing but rounding
-_TIE = 1e-12  # of the radius: rounding of the distance to a piece
-_ZERO = 1e-9  # of the longest gradient: an element of this norm is not shortened any more
+_RANK = 16.0  # machine epsilons of the largest eigenvalue: a smaller eigenvalue is rounding error
+_TIE = 1e-12  # of the radius: tolerance for rounding of the distance to a piece
+_ZERO = 1e-9  # of the longest gradient: an element this short is not shortened further
 
 
 class Outcome(IntEnum):
-    """Why a certificate stopped where it did; its norm is an upper bound in any case."""
+    """The reason why the search of a certificate stopped; the norm is an upper bound in any case."""
 
     SETTLED = 0  # further rounds did not shorten the element
-    STOPPED = 1  # the rounds ran out while it became shorter
-    NOT_FINITE = 2  # no gradient was finite: nothing is known
+    STOPPED = 1  # the rounds ran out while the element became shorter
+    NOT_FINITE = 2  # no gradient was finite, so the norm is unknown
 
 
 # ---------------------------------------------------------------- the shortest element of a convex hull
 @dataclass(frozen=True, eq=False)
 class MinimumNorm:
-    """The shortest element of a convex hull, and how much shorter another one could be.
+    """The shortest element of a convex hull, with bounds on the least norm.
 
     Args:
       element: `(dim,)` float64.
-      weights: `(count,)` float64, >= 0, of sum 1: of the gradients that it is made of.
-      norm: bounds on the least norm, `()` float64; `upper` is that of `element`, `lower` from the dual. They are close
-        where the quadratic programme was solved, and hold where it was not.
+      weights: `(count,)` float64, >= 0, of sum 1: the weights of the gradients in the element.
+      norm: bounds on the least norm, `()` float64; `upper` is the norm of `element`, `lower` comes from the dual. They
+        are close if the quadratic programme was solved, and valid if it was not.
     """
 
     element: Tensor
@@ -75,13 +77,13 @@ class MinimumNorm:
 def minimum_norm(gradients: Tensor) -> MinimumNorm:
     """The shortest element of the convex hull of gradients.
 
-    Non-negative least squares: with the gradients, over the longest of them, as columns of A, the minimiser u of
+    By non-negative least squares: with the gradients, divided by the longest norm, as columns of A, the minimiser u of
     `|A u|^2 + (sum u - 1)^2` over `u >= 0` is proportional to the weights, since for weights w of sum 1 the best
     multiple has the value `|A w|^2 / (1 + |A w|^2)`. For more coordinates than gradients A is replaced by a factor of
-    the Gram matrix. That squares its condition, so the element and its norm are computed from the gradients again, and
-    for every g in the hull `min_i <g_i, g> / |g|` is at most the least norm: this is the lower bound.
+    the Gram matrix. That squares the condition number, so the element and its norm are computed from the gradients
+    again, and for every g in the hull `min_i <g_i, g> / |g|` is at most the least norm: this is the lower bound.
 
-    Takes `count^2 dim` operations, then some `count^3`.
+    The cost is `count^2 dim` operations, then about `count^3`.
 
     Args:
       gradients: `(count, dim)`, floating point, finite.
@@ -135,11 +137,12 @@ class GoldsteinCertificate:
       radius: alpha.
       norm: `(runs,)` float64, at least the norm of the shortest element of the Goldstein subdifferential; infinite
         where nothing is known.
-      uniform: `(runs,)` float64, what the uniform sample alone gave.
+      uniform: `(runs,)` float64, the bound from the uniform sample alone.
       outcome: `(runs,)` int64, an `Outcome` each.
-      num_gradients: `(runs,)` int64, how often the gradient was asked for.
-      points: of each run, `(count, dim)`, within `radius` of its x.
-      weights: of each run, `(count,)` float64: the element is the sum of the gradients at its points by them.
+      num_gradients: `(runs,)` int64, the number of gradients that were evaluated.
+      points: the points of each run, `(count, dim)`, within `radius` of its x.
+      weights: the weights of each run, `(count,)` float64: the element is the weighted sum of the gradients at the
+        points.
     """
 
     radius: float
@@ -151,54 +154,56 @@ class GoldsteinCertificate:
     weights: tuple[Tensor, ...]
 
     def check(self, gradient: Gradient) -> Tensor:
-        """The norm of the same combination of other gradients, `(runs,)` float64.
+        """The norm of the same combination of other gradients, as a check on fresh data, `(runs,)` float64.
 
-        Of gradients that are means over a sample the quadratic programme picks errors that cancel, so that `norm` is
-        too small for the population; on a fresh sample they do not.
+        If gradients are means over a sample, the quadratic programme picks combinations whose sampling errors cancel,
+        so `norm` is too small for the population; on a fresh sample they do not cancel.
 
         Args:
-          gradient: of the mean over a fresh sample.
+          gradient: the gradient of the mean over a fresh sample.
         """
         pairs = zip(self.points, self.weights, strict=True)
         elements = [weights @ gradient(points).double() for points, weights in pairs]
         return torch.stack([torch.linalg.vector_norm(element) for element in elements])
 
 
+@checked
 def certify_goldstein(
     gradient: Gradient,
     x: Tensor,
     streams: Streams,
     *,
-    radius: float,
-    num_samples: int = 100,
-    num_rounds: int = 200,
+    radius: Positive,
+    num_samples: AtLeastOne = 100,
+    num_rounds: AtLeastZero = 200,
     call: int = 0,
 ) -> GoldsteinCertificate:
     """Upper bounds on the Goldstein norms of one function at a batch of points.
 
-    Each run asks for gradients at uniform points of its ball, then, a round, for at most 30 more: at a random point of
-    the segment from x along -g, g being the shortest element so far, at its end, and in a search for a gradient with a
-    small inner product with g. The search starts at the end of the segment, or in a random direction, and steps to the
-    far point of the ball against the difference of the gradients at `y + h g / |g|` and `y - h g / |g|`, which is the
-    gradient of that inner product where F has a Hessian; h is random, so that the probes meet kinks as well. One more
-    point is far outside the ball. What is met outside shows the way and does not join: two of the gradients that would
-    shorten g are looked for in the ball, ten steps each. Gradients of weight 0 are dropped, so the bundle keeps at most
-    `dim + 1` of them from round to round.
+    Each run evaluates gradients at uniform points of its ball, then at most 30 more in each round: at a random point of
+    the segment from x along -g, where g is the shortest element so far, at the segment's end, and in a search for a
+    gradient with a small inner product with g. The search starts at the end of the segment, or in a random direction,
+    and steps to the far point of the ball against the difference of the gradients at `y + h g / |g|` and
+    `y - h g / |g|`, which is the gradient of that inner product where F has a Hessian; h is random, so that the probes
+    meet kinks as well. One more point is far outside the ball. Gradients found outside guide the search and are not
+    added: two of the gradients that would shorten g are searched for in the ball, with ten steps each. Gradients of
+    weight 0 are dropped, so at most `dim + 1` are kept between rounds.
 
     Points are moved at random by a millionth of the radius, so that none is at a kink, where a gradient of a problem
     need not be in the subdifferential. So a kink that the ball just touches counts as outside.
 
-    Of a distance, a form's absolute value and maxima of up to 20 random linear forms the bound is within a tenth of the
-    norm in up to 100 dimensions, mostly within 1% (tests/measure/test_goldstein.py). For every F nothing that asks for
-    gradients could promise that: of a dent in a random place of the ball no gradient outside the dent tells.
+    For a distance, a form's absolute value and maxima of up to 20 random linear forms the bound is within a tenth of
+    the norm in up to 100 dimensions, mostly within 1% (tests/measure/test_goldstein.py). For general F no method that
+    evaluates gradients can promise that: a dent in a random place of the ball does not show in any gradient outside the
+    dent.
 
     Args:
-      gradient: of F, exact, from points `(points, dim)` to `(points, dim)`; `mean_gradient` makes it of a problem.
+      gradient: the exact gradient of F, from points `(points, dim)` to `(points, dim)`; for a problem, `mean_gradient`.
       x: `(runs, dim)`.
-      streams: of the runs.
+      streams: the runs' streams.
       radius: alpha, > 0, large beside the rounding of `x`.
       num_samples: uniform points of the ball, at least 1.
-      num_rounds: the most rounds, at least 0; fewer where 20 of them make the element shorter by less than 0.1%.
+      num_rounds: the most rounds, at least 0; fewer if 20 of them shorten the element by less than 0.1%.
       call: number of the draw.
 
     Raises:
@@ -211,9 +216,6 @@ def certify_goldstein(
       >>> certify_goldstein(gradient, x, streams, radius=1.0).norm.round(decimals=6)
       tensor([0., 1.], dtype=torch.float64)
     """
-    validate.positive(radius=radius)
-    validate.at_least(1, num_samples=num_samples)
-    validate.at_least(0, num_rounds=num_rounds)
     if x.dim() != 2 or not x.is_floating_point() or not bool(torch.isfinite(x).all()):
         raise ValueError(f"Expected x, {x.dtype} of shape {tuple(x.shape)}, to be finite and of shape (runs, dim).")
     if radius < _COARSE * torch.finfo(x.dtype).eps * float(x.abs().max()):
@@ -230,26 +232,26 @@ def certify_goldstein(
 
 
 class _Ball:
-    """The ball of one run, in units of its radius around its center, and what is drawn for it."""
+    """The ball of one run, in units of its radius around its center, with its random draws."""
 
     def __init__(self, gradient: Gradient, center: Tensor, radius: float, streams: Streams, call: int) -> None:
         self.gradient, self.center, self.radius, self.streams, self.call = gradient, center, radius, streams, call
         self.num_gradients = self._normals = self._uniforms = 0
 
     def normal(self, count: int) -> Tensor:
-        """Standard normal, `(count, dim)` float64."""
+        """Standard normal draws, `(count, dim)` float64."""
         dim = len(self.center)
         self._normals += count * dim
         drawn = self.streams.normal("goldstein", self.call, count * dim, self._normals - count * dim)
         return drawn.view(count, dim)
 
     def uniform(self, count: int) -> Tensor:
-        """Uniform in (0, 1), `(count,)` float64."""
+        """Uniform draws in (0, 1), `(count,)` float64."""
         self._uniforms += count
         return self.streams.uniform("goldstein", self.call, count, self._uniforms - count)[0]
 
     def sample(self, count: int) -> Tensor:
-        """Uniform in the ball, `(count, dim)`."""
+        """Uniform points of the ball, `(count, dim)`."""
         return _unit(self.normal(count)) * self.uniform(count)[:, None] ** (1 / len(self.center))
 
     def ask(self, offsets: Tensor) -> tuple[Tensor, Tensor]:
@@ -263,13 +265,13 @@ class _Ball:
         return points, gradients.double()
 
     def joins(self, points: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor]:
-        """Those in the ball whose gradient is finite."""
+        """The points in the ball whose gradient is finite, and these gradients."""
         distances = torch.linalg.vector_norm((points - self.center).double(), dim=1)
         kept = (distances <= self.radius) & torch.isfinite(gradients).all(1)
         return points[kept], gradients[kept]
 
     def search(self, start: Tensor, direction: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """What is met on the way from an offset to a gradient with a large inner product with a direction."""
+        """The points and gradients of a search from an offset for gradients with a large part along a direction."""
         met, offset = [], start
         for exponent in (_NEAREST + (_FARTHEST - _NEAREST) * self.uniform(_SEARCH_STEPS)).tolist():
             step = 10**exponent * direction
@@ -280,7 +282,7 @@ class _Ball:
         return [*met, self.ask(offset[None])]
 
     def follow(self, leads: "list[_Lead]") -> list[tuple[Tensor, Tensor]]:
-        """What is met on the way to where some slopes, that were met elsewhere, may be gradients in the ball."""
+        """The points and gradients met in a search of the ball for points at which the leads are gradients."""
         slopes, offsets = (torch.stack([getattr(lead, name) for lead in leads]) for name in ("slope", "offset"))
         met, done = [], torch.tensor([lead.steps for lead in leads], device=slopes.device)[:, None]
         for _ in range(_FOLLOW_STEPS):
@@ -297,7 +299,7 @@ class _Ball:
 
 @dataclass
 class _Lead:
-    """A gradient that was met, in the ball or not, and would make the element shorter; how far the search for it is."""
+    """A gradient, found in the ball or outside, that would shorten the element; the state of the search for it."""
 
     slope: Tensor
     offset: Tensor
@@ -309,7 +311,7 @@ def _unit(rows: Tensor) -> Tensor:
 
 
 def _shorten(ball: _Ball, num_samples: int, num_rounds: int) -> tuple[float, float, Outcome, Tensor, Tensor]:
-    """The least norm that was found, that of the uniform sample, the outcome, points and weights of the element."""
+    """The least norm found, the norm from the uniform sample, the outcome, and the element's points and weights."""
     points, gradients = ball.joins(*ball.ask(_INSIDE * ball.sample(num_samples)))
     if not len(points):
         return math.inf, math.inf, Outcome.NOT_FINITE, points, gradients[:, 0]
@@ -343,7 +345,7 @@ def _shorten(ball: _Ball, num_samples: int, num_rounds: int) -> tuple[float, flo
 
 
 def _leads(leads: list[_Lead], met: Tensor, element: Tensor, norm: float) -> list[_Lead]:
-    """Leads, and gradients that were met, that would shorten the element: the best, the least followed first."""
+    """The best old and new leads that would shorten the element, those with the fewest steps so far first."""
     for slope in met[torch.isfinite(met).all(1)]:
         if not any(torch.equal(slope, lead.slope) for lead in leads):
             way = slope - element
@@ -357,8 +359,8 @@ def mean_gradient(problem: Problem, numbers_at_once: int = 2**24) -> Gradient:
     """The gradient of a problem's mean over all examples, for `certify_goldstein`.
 
     Args:
-      problem: whose runs share their examples.
-      numbers_at_once: at least 1; as many points are asked at once as make `points examples dim` no more, but one.
+      problem: a problem whose runs share their examples.
+      numbers_at_once: at least 1; a call has one point, or more while `points examples dim` is at most this number.
 
     Example:
       >>> from dpnotes.problems.nonsmooth import AbsoluteDeviations
@@ -386,15 +388,16 @@ def norm_of_max(slopes: Tensor, offsets: Tensor, x: Tensor, radius: float) -> In
     """The Goldstein norm of `max_k a_k' y + b_k` at a point, up to rounding.
 
     The gradients in the ball are the slopes of the pieces that are active somewhere in it. The ball is closed: a piece
-    whose region touches its boundary, up to 1e-12 of the radius, counts as active. Where piece k is the largest is a
-    polyhedron, whose distance from x is a least-distance programme, solved as Lawson and Hanson do (Solving least
-    squares problems, 1974, chapter 23): one of non-negative least squares of `dim + 1` equations a piece.
+    whose region touches its boundary, up to 1e-12 of the radius, counts as active. The region where piece k is the
+    largest is a polyhedron, whose distance from x is a least-distance programme, solved as Lawson and Hanson do
+    (Solving least squares problems, 1974, chapter 23): one non-negative least-squares problem of `dim + 1` equations
+    for each piece.
 
     Args:
       slopes: `(pieces, dim)`, the a_k.
       offsets: `(pieces,)`, the b_k.
       x: `(dim,)`.
-      radius: of the ball, > 0.
+      radius: the radius of the ball, > 0.
 
     Raises:
       ValueError: for shapes that disagree, a radius that is not positive, numbers that are not finite.
@@ -420,7 +423,7 @@ def norm_of_max(slopes: Tensor, offsets: Tensor, x: Tensor, radius: float) -> In
 
 
 def _is_within_reach(slopes: Tensor, values: Tensor, piece: int) -> bool:
-    """Whether a piece is the largest within a distance of 1, up to rounding, given the pieces' values here."""
+    """Return whether a piece is the largest within a distance of 1, up to rounding, given the pieces' values here."""
     # The least z with (a_k - a_j)' z >= v_j - v_k for all j; pieces parallel to k are below it everywhere or nowhere.
     normals, needed = slopes[piece] - slopes, values - values[piece]
     lengths = torch.linalg.vector_norm(normals, dim=1)
@@ -433,11 +436,13 @@ def _is_within_reach(slopes: Tensor, values: Tensor, piece: int) -> bool:
     system = torch.cat([normals.mT, needed[None]]).numpy()
     target = np.eye(1, len(system), len(system) - 1)[0]
     rest = target - system @ nnls(system, target)[0]
-    # The last entry is 1 / (1 + |z|^2), at least 1/2 within reach and 0 where there is no z; z is the others over it.
+    # The last entry is 1 / (1 + |z|^2), at least 1/2 within reach and 0 if no z exists; z is the other entries divided
+    # by it.
     return bool(rest[-1] > 0.25 and np.linalg.norm(rest[:-1]) <= (1 + _TIE) * rest[-1])
 
 
-def norm_of_distance(distance: Tensor, radius: float, dim: int) -> Tensor:
+@checked
+def norm_of_distance(distance: Tensor, radius: Positive, dim: AtLeastOne) -> Tensor:
     """The Goldstein norm of the distance to a point, `|y - c|`, in closed form.
 
     The gradients in the ball are unit vectors, in a cone whose half angle has the sine `radius / distance`, around the
@@ -445,8 +450,8 @@ def norm_of_distance(distance: Tensor, radius: float, dim: int) -> Tensor:
 
     Args:
       distance: `(...)`, from the center of the ball to c, >= 0.
-      radius: of the ball, > 0.
-      dim: of the space, at least 1; on a line the cone has no width.
+      radius: the radius of the ball, > 0.
+      dim: the dimension of the space, at least 1; on a line the cone has no width.
 
     Raises:
       ValueError: outside these domains.
@@ -455,8 +460,6 @@ def norm_of_distance(distance: Tensor, radius: float, dim: int) -> Tensor:
       >>> norm_of_distance(torch.tensor([0.9, 1.25, 2.0]), radius=1.0, dim=3)
       tensor([0.0000, 0.6000, 0.8660])
     """
-    validate.positive(radius=radius)
-    validate.at_least(1, dim=dim)
     if not bool((distance >= 0).all()):
         raise ValueError("Expected distance >= 0, without NaN.")
     beyond = 1 - (radius / distance) ** 2 if dim > 1 else torch.ones_like(distance)
@@ -464,18 +467,18 @@ def norm_of_distance(distance: Tensor, radius: float, dim: int) -> Tensor:
 
 
 def component_norm(directions: Tensor, lower: Tensor, upper: Tensor) -> Interval:
-    """The least norm of `mean_i s_i a_i` with each `s_i` between bounds of its own: component-wise stationarity.
+    """The least norm of `mean_i s_i a_i` with each `s_i` in its own interval: component-wise stationarity.
 
     A point is component-wise (alpha, beta)-Goldstein stationary if the mean over examples of elements of the examples'
-    own Goldstein subdifferentials is at most beta long (Kornowski, Liu and Talwar, Definition B.1). Those of a function
-    of one linear form `a_i' x` are a segment, from its least slope within `alpha |a_i|` to its largest
+    own Goldstein subdifferentials is at most beta long (Kornowski, Liu and Talwar, Definition B.1). The subdifferential
+    of a function of one linear form `a_i' x` is a segment, from its least slope within `alpha |a_i|` to its largest
     (`RobustRegression.slope_ranges`), times `a_i`. The least norm is never above the Goldstein norm of the mean, since
-    the examples need not be asked at one point.
+    the examples may use different points of the ball.
 
     Args:
       directions: `(examples, dim)`, the `a_i`.
       lower: `(examples,)`, the least slopes.
-      upper: `(examples,)`, the largest ones.
+      upper: `(examples,)`, the largest slopes.
 
     Returns:
       Bounds, `()` float64, from the point that was found and from the dual.

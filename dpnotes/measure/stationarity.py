@@ -15,14 +15,15 @@ from torch import Tensor
 from dpnotes.measure.curvature import Interval, Product, smallest_eigenvalue
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import EachPositive, Positive, checked
 
 
 class NotSmoothError(ValueError):
-    """A certificate of second order was asked for a loss that has no Hessian."""
+    """The error for a second-order certificate of a loss that has no Hessian."""
 
 
 class Verdict(IntEnum):
-    """What a certificate says of a point."""
+    """The verdict of a certificate about a point."""
 
     NO = 0
     YES = 1
@@ -31,12 +32,12 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """Whether points are alpha-SOSPs, and what that rests on.
+    """Verdicts on whether points are alpha-SOSPs, with the bounds that they rest on.
 
     Args:
       verdict: `(...)` int64, a `Verdict` each.
       gradient_norm: bounds on the norm of the exact gradient.
-      smallest_eigenvalue: bounds on the smallest eigenvalue; nothing is known where the gradient decided alone.
+      smallest_eigenvalue: bounds on the smallest eigenvalue; void where the gradient decided alone.
       alpha: accuracy.
       hessian_lipschitz: rho.
       failure_probability: each verdict is wrong with at most this probability.
@@ -51,28 +52,29 @@ class Certificate:
 
     @property
     def yes(self) -> Tensor:
-        """Whether the point is certified to be an alpha-SOSP, `(...)` bool."""
+        """True where the point is certified to be an alpha-SOSP, `(...)` bool."""
         return self.verdict == Verdict.YES
 
     @property
     def no(self) -> Tensor:
-        """Whether the point is certified not to be one, `(...)` bool."""
+        """True where the point is certified not to be an alpha-SOSP, `(...)` bool."""
         return self.verdict == Verdict.NO
 
     @property
     def undecided(self) -> Tensor:
-        """Whether the bounds allow both, `(...)` bool; more products may decide."""
+        """True where the bounds allow both, `(...)` bool; more products may decide."""
         return self.verdict == Verdict.UNDECIDED
 
 
+@checked
 def certify_sosp(
     hvp: Product,
     gradient_norm: Tensor | Interval,
     dim: int,
     streams: Streams,
     *,
-    alpha: float | Tensor,
-    hessian_lipschitz: float,
+    alpha: EachPositive[float | Tensor],
+    hessian_lipschitz: Positive,
     smooth: bool,
     num_products: int,
     failure_probability: float,
@@ -81,26 +83,27 @@ def certify_sosp(
     dtype: torch.dtype = torch.float64,
     product_error: float | None = None,
 ) -> Certificate:
-    """Whether each point of a batch is an alpha-SOSP: yes, no or undecided.
+    """Certify for each point of a batch whether it is an alpha-SOSP: yes, no or undecided.
 
     "Yes" rests on the lower end of the eigenvalue's interval, which fails with `failure_probability`; "no" on a
-    gradient or a Rayleigh quotient, which do not fail. A gradient that is too long decides without a product, and the
-    others stop at the first look at which their interval decides. A gradient or product that is not finite leaves it
-    undecided.
+    gradient or a Rayleigh quotient, which cannot fail. A gradient that is too long decides without a product; the other
+    points stop at the first check at which their interval decides. A point with a gradient or product that is not
+    finite stays undecided.
 
     Args:
       hvp: from vectors `(..., dim)` to products with the Hessians at the points, `(..., dim)`.
-      gradient_norm: of the exact gradients at the points, `(...)`, or bounds on it. A noisy gradient is no exact one.
-      dim: of a point.
-      streams: of the runs, the first axis of the batch.
+      gradient_norm: norms of the exact gradients at the points, `(...)`, or bounds on them; no norms of noisy
+        gradients.
+      dim: the dimension of a point.
+      streams: the runs' streams; runs are the first axis of the batch.
       alpha: accuracy, > 0, one for all or `(...)`.
       hessian_lipschitz: rho, the Lipschitz constant of the Hessian, > 0.
-      smooth: whether the loss has a Hessian everywhere; the caller's word. ReLU and max-pooling have none.
-      num_products: the most products to compute; `curvature.sufficient_products` says how many decide.
-      failure_probability: of the eigenvalue's lower end, in (0, 1); that of the gradient's bounds is added to it.
-      call: number of the draw, or `(runs, iterates)`; this is what gives the batch its shape.
-      smoothness: a proved bound on the spectral norm; below `sqrt(rho alpha)` it decides.
-      dtype: of the vectors sent to `hvp`.
+      smooth: whether the loss has a Hessian everywhere, as the caller declares. ReLU and max-pooling have none.
+      num_products: the most products to compute; `curvature.sufficient_products` computes how many suffice.
+      failure_probability: for the eigenvalue's lower end, in (0, 1); that of the gradient's bounds is added to it.
+      call: number of the draw, or `(runs, iterates)`; its shape is the shape of the batch.
+      smoothness: a proved bound on the spectral norm; a bound below `sqrt(rho alpha)` decides the eigenvalue.
+      dtype: the type of the vectors sent to `hvp`.
       product_error: as in `curvature.smallest_eigenvalue`.
 
     Raises:
@@ -116,21 +119,18 @@ def certify_sosp(
       >>> [Verdict(int(v)).name for v in certificate.verdict]
       ['YES', 'NO']
     """
-    validate.flag(smooth=smooth)
     if not smooth:
         raise NotSmoothError(
             "Expected a loss that has a Hessian (smooth=True): with ReLU or max-pooling it has none at the kinks, and "
             "second-order stationarity says nothing. Use a smooth activation (tanh, softplus, GELU) and average "
             "pooling, or report the gradient norm alone."
         )
-    validate.positive(hessian_lipschitz=hessian_lipschitz)
     given = gradient_norm if isinstance(gradient_norm, Interval) else Interval(gradient_norm, gradient_norm)
     shape = call.shape if isinstance(call, Tensor) else (len(streams),)
     if given.lower.shape != shape or given.upper.shape != shape:
         raise ValueError(f"Expected gradient_norm, {tuple(given.lower.shape)}, to be of shape {tuple(shape)}.")
     if bool((given.upper < 0).any()):
         raise ValueError(f"Expected gradient_norm={float(given.upper.min()):g} >= 0.")
-    validate.every(validate.positive, alpha=alpha)
     accuracy = torch.as_tensor(alpha, dtype=torch.float64, device=streams.keys.device)
     if accuracy.shape not in ((), shape):
         raise ValueError(f"Expected alpha of shape {tuple(accuracy.shape)} to be () or {tuple(shape)}.")
@@ -162,7 +162,7 @@ def certify_sosp(
 
 # ---------------------------------------------------------------- along a run, with exact Hessians
 def sosp_level(gradient_norms: Tensor, smallest_eigenvalues: Tensor, hessian_lipschitz: float) -> Tensor:
-    """The number below which no accuracy is reached: a point is an a-SOSP exactly for `a` above it (and above 0).
+    """The infimum of the accuracies that a point reaches: it is an a-SOSP exactly for `a` above it (and above 0).
 
     It is `max(||g||, min(lambda, 0)^2 / rho)`, which has the unit of a gradient.
 
@@ -190,7 +190,7 @@ def sosp_level(gradient_norms: Tensor, smallest_eigenvalues: Tensor, hessian_lip
     if bool((gradient_norms < 0).any()):
         raise ValueError(f"Expected gradient_norms, {float(gradient_norms.min()):g}, >= 0.")
     negative = smallest_eigenvalues.clamp_max(0)
-    # Of no curvature below 0 also where rho is 0 in the tensors' precision.
+    # Without negative curvature it is 0, even if rho rounds to 0 in the tensors' precision.
     curved = torch.where(negative == 0, 0.0, negative.square() / hessian_lipschitz)
     level = torch.maximum(gradient_norms, curved)
     known = torch.isfinite(gradient_norms) & torch.isfinite(smallest_eigenvalues)
@@ -238,7 +238,7 @@ def reached_alpha(
       gradient_norms: `(..., iterates)`, of exact gradients.
       smallest_eigenvalues: `(..., iterates)`, exact.
       hessian_lipschitz: rho, > 0.
-      fraction: in (0, 1]; the default is that of Avdiukhin et al., Theorem 3.4.
+      fraction: in (0, 1]; the default is the fraction in Avdiukhin et al., Theorem 3.4.
 
     Returns:
       `(...)`; infinite where too many iterates are not finite.

@@ -1,1 +1,1 @@
-"""How the iterate moves."""
+"""The optimisation methods, which move the iterate, and the loop that runs them."""

@@ -1,16 +1,17 @@
-"""Checkpoints: a run's state on disk, to go on from after a crash.
+"""Checkpoints: a run's state on disk, from which the run resumes after a crash.
 
-A checkpoint is sensitive, whatever the run released is not: it may hold noise that later answers still carry (the live
-nodes of a tree), exact answers that an oracle remembers, and prices that were never published. Of a run with secret
-streams it holds no seed, no key and no hash of one: such a run goes on with fresh streams, so that no noise is drawn
-twice even if steps after the checkpoint had been released. A seeded run goes on with its own seed, which a hash of the
-keys knows again, and ends in the same bits.
+A checkpoint is sensitive, unlike the run's releases: it may hold noise that is part of later answers (the live nodes of
+a tree), exact answers that an oracle stores, and prices that were never published. For a run on secret streams it holds
+no seed, no key and no hash of them: such a run resumes with fresh streams, so that no noise is drawn twice even if
+steps after the checkpoint were released. A seeded run resumes with its own seed, which is compared by a hash of the
+keys, and gives the same bits.
 
-Publish only what a checkpoint holds already: the meter of a run that goes on does not know of steps that were released
-after its last checkpoint.
+Publish only releases that a checkpoint already contains: the meter of a resumed run does not count steps that were
+released after its last checkpoint.
 
-A checkpoint begins with the sha256 of the rest, which is compared before anything in it is read. This shows damage, not
-intent. A damaged one is refused, never passed over: to begin afresh releases, and pays, what was released before.
+A checkpoint begins with the sha256 of the rest, which is compared before the content is read. This detects damage, not
+manipulation. A damaged checkpoint is an error and never ignored: a new start would release, and pay for, everything
+again.
 """
 
 import hashlib
@@ -33,19 +34,19 @@ _RESERVED = ("label", "secret_seed", "runs", "keys_hash", "settings")
 
 
 def save(path: Path, state: Any, streams: Streams, settings: Mapping[str, Any] | None = None) -> None:
-    """Write a state, replacing an older checkpoint in one step; only its owner may read the file.
+    """Write a state, atomically replacing an older checkpoint; only the file's owner may read it.
 
     Args:
       path: of the checkpoint.
-      state: of a method, with all that it holds.
-      streams: the run's randomness. That it is secret is stored, and of a seeded one a hash of the keys.
-      settings: whatever else decides what the run does next (step size, clipping norm, schedule, data), as JSON.
+      state: the complete state of a method.
+      streams: the run's randomness. The file says whether it is secret, and holds a hash of the keys of seeded streams.
+      settings: the other inputs that determine the next steps (step size, clipping norm, schedule, data), as JSON.
 
     Raises:
-      OSError: with the path, a full disk among others; the older checkpoint stays.
+      OSError: with the path, for example on a full disk; the older checkpoint stays.
       TypeError: if the settings are not JSON.
-      ValueError: if something that a step required on a device does not hold (`dpnotes.util.checks`); for clients on
-        secret streams, of which `client_checkpoint` counts what they have sent.
+      ValueError: if a deferred check on a device fails (`dpnotes.util.checks`); for clients on secret streams, which
+        need `client_checkpoint`, since it counts the messages that they have sent.
 
     Example:
       >>> import tempfile
@@ -61,7 +62,7 @@ def save(path: Path, state: Any, streams: Streams, settings: Mapping[str, Any] |
 
 
 def write(path: Path, state: Any, streams: Streams, settings: Mapping[str, Any] | None = None) -> None:
-    """Write a state, that of clients on secret streams among them; arguments as `save`."""
+    """Write a state, including one of clients on secret streams; arguments as `save`."""
     checks.settle()
     tensors = {f"state.{name}": tensor for name, tensor in flatten(state).items()}
     buffer = io.BytesIO()
@@ -77,10 +78,10 @@ def write(path: Path, state: Any, streams: Streams, settings: Mapping[str, Any] 
 
 
 def label(path: Path) -> str:
-    """What the checkpoint says of itself.
+    """The warning label that is stored in the checkpoint.
 
     Raises:
-      DamagedFileError: if the file is not what was written (`dpnotes.util.files`).
+      DamagedFileError: if the content is not what was written (`dpnotes.util.files`).
     """
     return _load(path)["label"]
 
@@ -88,21 +89,21 @@ def label(path: Path) -> str:
 def resume(
     path: Path, template: State, streams: Streams | None = None, settings: Mapping[str, Any] | None = None
 ) -> tuple[State, Streams]:
-    """The state to go on from, and the randomness to go on with.
+    """The state from which a run resumes, and the streams for its next steps.
 
     Args:
       path: of the checkpoint.
-      template: a fresh state of the same type and shapes, on the device to go on on.
-      streams: of a seeded run, the same as before; None for a run with secret streams, which gets fresh ones.
-      settings: the same as when it was saved; None if none were.
+      template: a fresh state of the same type and shapes, on the device on which the run resumes.
+      streams: the same as before for a seeded run; None for a run on secret streams, which gets fresh ones.
+      settings: the same as when the checkpoint was saved; None if there were none.
 
     Returns:
       The state, and the streams for the steps that were not released yet.
 
     Raises:
-      DamagedFileError: if the file is not what was written (`dpnotes.util.files`).
-      ValueError: if the state differs from the template, or the settings from those saved, saying which; or streams
-        are given where they were secret, or where they were not, none or those of another seed.
+      DamagedFileError: if the content is not what was written (`dpnotes.util.files`).
+      ValueError: if the state differs from the template, or the settings from those saved (the message names them); if
+        streams are given for a run on secret streams, or are missing or of another seed for a seeded run.
       TypeError: if the settings are not JSON.
 
     Example:
@@ -128,7 +129,10 @@ def resume(
     try:
         state = restore(template, tensors)
     except ValueError as error:
-        raise ValueError(f"Expected {path} to hold a state like the template: {error}") from None
+        raise ValueError(
+            f"Expected {path} to hold a state like the template: {error} "
+            "A run of another version of dpnotes is finished with that version, or begun afresh."
+        ) from None
     return state, streams if streams is not None else Streams.secure(stored["runs"], device)
 
 
@@ -137,7 +141,7 @@ def _hash(streams: Streams) -> str:
 
 
 def _entries(settings: Any, name: str = "") -> dict[str, str]:
-    """The settings as dotted names and canonical JSON, so that two of them can be told apart entry by entry."""
+    """The settings as canonical JSON by dotted name, so that two settings can be compared entry by entry."""
     if settings is None and not name:
         return {}
     if isinstance(settings, Mapping) and (settings or not name):
@@ -145,7 +149,7 @@ def _entries(settings: Any, name: str = "") -> dict[str, str]:
         for key, value in settings.items():
             if not isinstance(key, str):
                 raise TypeError(f"Expected settings with names that are texts, got {key!r}.")
-            part = key if key.isidentifier() else json.dumps(key)  # a dot in a name is none between two
+            part = key if key.isidentifier() else json.dumps(key)  # a dot inside a key is no separator
             entries |= _entries(value, f"{name}.{part}" if name else part)
         return entries
     try:

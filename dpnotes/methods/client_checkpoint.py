@@ -1,17 +1,17 @@
-"""Checkpoints of clients: a file of its own for each client, and one for the server.
+"""Checkpoints of clients: a separate file for each client, and one for the server.
 
-A client's file holds what it believes and what it has spent, in all runs, and nothing of another client; the server's
-what everybody sees, such as points and steps. All files are checkpoints as `methods.checkpoint` makes them, and what it
-says of secret streams holds: a seeded run ends in the same bits, with any number of processes, and a secret one goes on
-with fresh noise and new `Clients`, in every process. Messages sent after the checkpoint have been seen and cannot
-be repeated; `Clients.record` says what they cost. Without a record, clients on secret streams are not saved.
+A client's file holds its memory and its spending in all runs, and nothing of another client; the server's file holds
+public values, such as points and steps. All files are checkpoints of `methods.checkpoint`, with the same rules for
+streams: a seeded run gives the same bits, with any number of processes, and a run on secret streams resumes with fresh
+noise and new `Clients`, in every process. Messages sent after the checkpoint have been seen and cannot be repeated;
+`Clients.record` stores their cost. Without a record, clients on secret streams are not saved.
 
-The server's file is replaced last, when all clients have theirs, and older ones are removed after that: a crash at any
-moment leaves a whole checkpoint, this one or the one before. A checkpoint has a number, drawn when it is made, by which
-its files are known to belong together.
+The server's file is replaced last, when all clients' files are written, and older client files are removed after that:
+a crash at any moment leaves a complete checkpoint, this one or the one before. Each checkpoint has a random number that
+identifies the files which belong together.
 
-A folder is of one run, which saves one checkpoint at a time: another run's takes the place of what is there, and of two
-that are saved at once each removes files of the other. A run on secret streams is known by nothing but its settings.
+A folder belongs to one run, which saves one checkpoint at a time: another run's checkpoint replaces the stored one, and
+two saves at the same time remove each other's files. A run on secret streams is identified by its settings only.
 """
 
 import secrets
@@ -30,22 +30,22 @@ from dpnotes.util.lineage import Lineage
 from dpnotes.util.processes import agree
 
 State = TypeVar("State")
-_OF_CLIENTS = {"belief", "meter", "stopped"}  # the parts of an `oracles.clients.ClientsState`
+_OF_CLIENTS = {"memory", "meter", "stopped"}  # the parts of an `oracles.clients.ClientsState`
 
 
 @dataclass(frozen=True)
 class _Server:
-    """What the server's file holds; `number` `(1,)` int64."""
+    """The content of the server's file; `number` `(1,)` int64 identifies the checkpoint."""
 
     state: Any
     number: Tensor
 
 
 def save(folder: Path, state: Any, oracle: Any, streams: Streams, settings: Mapping[str, Any] | None = None) -> None:
-    """Write the files of this process's clients, and rank 0 that of the server; all processes call it.
+    """Write the files of this process's clients and, in rank 0, the server's file; all processes call it.
 
     Args:
-      folder: that all processes see, of this run alone.
+      folder: a folder of this run alone that all processes can access.
       state: of a method over clients.
       oracle: the `Clients`.
       streams: as `checkpoint.save`.
@@ -53,7 +53,7 @@ def save(folder: Path, state: Any, oracle: Any, streams: Streams, settings: Mapp
 
     Raises:
       OSError: as there.
-      ProcessLost: naming a process that did not come; the older checkpoint stays.
+      ProcessLost: naming a process that did not take part; the older checkpoint stays.
       TypeError: if the settings are not JSON.
       ValueError: for secret streams of clients without a `record`.
 
@@ -81,7 +81,7 @@ def save(folder: Path, state: Any, oracle: Any, streams: Streams, settings: Mapp
     if streams.secret and oracle.record is None:
         raise ValueError(
             "Expected oracle.record=None to be a folder on secret streams: pass Clients(..., record=folder), so that "
-            "what is sent after this checkpoint is counted."
+            "messages sent after this checkpoint are counted."
         )
     about, own = _about(blocks, settings), blocks.clients(processes.rank)
     number = processes.gather_json(secrets.randbits(62))[0]
@@ -106,23 +106,23 @@ def resume(
     streams: Streams | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> tuple[State, Streams]:
-    """The state to go on from, and the randomness to go on with; all processes call it, as many as there are now.
+    """The state from which a run resumes, and the streams for its next steps; all current processes call it.
 
-    A process reads the files of its own clients, and the server's.
+    A process reads the files of its own clients and the server's file.
 
     Args:
       folder: as `save`.
-      template: a fresh state of the same type and shapes, of this process's clients.
-      oracle: the `Clients`, with blocks of the same size; of a run on secret streams one that has drawn nothing.
+      template: a fresh state of the same type and shapes, for this process's clients.
+      oracle: the `Clients`, with blocks of the same size; on secret streams it must not have drawn anything yet.
       streams: as `checkpoint.resume`.
       settings: as there.
 
     Raises:
-      FileNotFoundError: if there is no server's file.
-      ProcessLost: naming a process that did not come, or found another server's file.
+      FileNotFoundError: if the server's file does not exist.
+      ProcessLost: naming a process that did not take part, or found another server's file.
       TypeError: if the settings are not JSON.
-      ValueError: in all processes, naming the client whose file is missing, damaged, that of another client or of
-        another checkpoint; as `checkpoint.resume` besides.
+      ValueError: in all processes, naming the client whose file is missing, damaged, or of another client or
+        checkpoint; and as `checkpoint.resume`.
     """
     blocks, processes = _clients_of(oracle)
     about = _about(blocks, settings)
@@ -152,7 +152,7 @@ def _clients_of(oracle: Any) -> tuple[Any, Any]:
 
 
 def _about(blocks: Any, settings: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What has to be the same when the run goes on."""
+    """The settings that must be the same when the run resumes."""
     return {"num_clients": blocks.num_clients, "block": blocks.size, "settings": dict(settings or {})}
 
 
@@ -160,7 +160,7 @@ def _path(folder: Path, client: int, number: int) -> Path:
     return folder / f"client-{client}.{number:016x}.pt"
 
 
-# Copies, not views: a file of a view holds all that it is a view of.
+# Copies, not views: torch.save would store the whole tensor behind a view.
 def _server_part(state: State) -> State:
     return _walk(lambda own: own.clone(), lambda other: other[:, :0].clone(), state)
 
@@ -172,7 +172,7 @@ def _client_part(state: State, place: int) -> State:
 def _walk(
     on_server: Callable[..., Tensor], on_clients: Callable[..., Tensor], *states: State, of_clients: bool = False
 ) -> State:
-    """As `states.map_state`, with a function for what is the server's and one for what is `(runs, clients, ...)`."""
+    """Like `states.map_state`, with one function for the server's tensors and one for those with a clients axis."""
     first: Any = states[0]
     if isinstance(first, Tensor):
         return (on_clients if of_clients else on_server)(*states)  # type: ignore[return-value]

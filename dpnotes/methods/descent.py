@@ -1,4 +1,4 @@
-"""Gradient descent and its momentum variant on whatever gradient an oracle gives."""
+"""Gradient descent, with or without momentum, on the gradient estimates of any oracle."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,13 +9,13 @@ from torch import Tensor
 from dpnotes.core import Estimate, Oracle
 from dpnotes.methods.step import arrive, ask
 from dpnotes.random.streams import Streams
-from dpnotes.util import validate
 from dpnotes.util.states import select
+from dpnotes.util.validate import EachPositive, NonNegative, checked
 
 
 @dataclass(frozen=True)
 class DescentState:
-    """Point and average `(runs, dim)`, steps taken and status `(runs,)`, and the oracle's state."""
+    """The point and the moving average `(runs, dim)`, steps taken and status `(runs,)`, and the oracle's state."""
 
     x: Tensor
     average: Tensor
@@ -24,30 +24,29 @@ class DescentState:
     oracle: Any
 
 
+@checked
 @dataclass(frozen=True)
 class Descent:
-    """`x <- x - step_size * m`, where m is the gradient estimate or its bias-corrected moving average.
+    """The method `x <- x - step_size * m`, with m the gradient estimate or its bias-corrected moving average.
 
     Equations (1) to (3) of Hong, Wang and Zhou (2022), doi:10.1145/3531146.3533070: with `b_t = 1 - momentum^t`,
     `m_t = (momentum b_{t-1} m_{t-1} + (1 - momentum) g_t) / b_t`, which is g_t when `momentum` is 0.
 
     Args:
-      step_size: in units of length squared over loss, above 0; of every step, or `(num_steps,)`, one a step, of which
-        the last goes on.
+      step_size: in units of length squared over loss, above 0; one number, or one per step, `(num_steps,)`; after the
+        last entry it stays constant.
       momentum: in [0, 1).
 
     Raises:
       ValueError: outside these domains.
     """
 
-    step_size: float | Tensor
-    momentum: float = 0.0
+    step_size: EachPositive[float | Tensor]
+    momentum: NonNegative = 0.0
 
     def __post_init__(self) -> None:
-        validate.every(validate.positive, step_size=self.step_size)
         if isinstance(self.step_size, Tensor) and (self.step_size.dim() != 1 or not len(self.step_size)):
             raise ValueError(f"Expected step_size of shape {tuple(self.step_size.shape)} to be (num_steps,).")
-        validate.non_negative(momentum=self.momentum)
         if self.momentum >= 1:
             raise ValueError(f"Expected 0 <= momentum={self.momentum!r} < 1.")
 
@@ -58,7 +57,7 @@ class Descent:
         return DescentState(x, average, steps, steps, oracle.init(x))
 
     def step(self, state: DescentState, oracle: Oracle, streams: Streams) -> tuple[DescentState, Estimate]:
-        """One step of the runs whose status is OK; the others stay where they are."""
+        """Make one step in the runs whose status is OK; the other runs do not move."""
         oracle_state, estimate, moves = ask(state, oracle, streams)
         direction = estimate.gradient
         average = state.average

@@ -1,4 +1,4 @@
-"""Descent that tries to drift away wherever the gradient is small, and returns the point it cannot leave."""
+"""Descent that attempts to escape wherever the gradient is small, and returns a point where all attempts fail."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -12,21 +12,22 @@ from dpnotes.random.streams import Streams
 from dpnotes.util import checks, validate
 from dpnotes.util.per_run import norms, rows
 from dpnotes.util.states import select
+from dpnotes.util.validate import EachAtLeastOne, EachPositive, checked
 
 Repeat = Literal["restore", "refresh", "go on"]
 
 
 class RestorableOracle(Oracle, Protocol):
-    """An oracle that goes back to what it believed, or begins anew; its meter does neither."""
+    """An oracle whose memory can be restored, or set to begin anew; its meter is never restored."""
 
     def rollback(self, now: Any, saved: Any, mask: Tensor, *, refresh: bool) -> Any:
-        """The state with the belief of `saved` in the runs of `mask`; with `refresh`, the next estimate is fresh."""
+        """The state with the memory of `saved` in the runs of `mask`; with `refresh`, the next estimate is fresh."""
         ...
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The parameters of each run, `(runs,)`, so that runs of different ones are one batch."""
+    """The parameters of each run, `(runs,)`, so that runs with different parameters form one batch."""
 
     step_size: Tensor
     threshold: Tensor
@@ -37,11 +38,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class DriftEscapeState:
-    """Where each run is.
+    """The method's state, for each run.
 
     `x` `(runs, dim)`; `anchor` and `anchor_gradient` `(runs, dim)`, the point under test and the estimate there;
-    `attempt` (0: descending) and `elapsed`, steps of the attempt; `steps`, `tests` (points that were tested),
-    `escapes`, and `status`; all `(runs,)`. Then the settings, the oracle's state, and the one at the anchor.
+    `attempt` (0: descending) and `elapsed`, the steps of the current attempt; `steps`, `tests` (points tested so far),
+    `escapes`, and `status`; all `(runs,)`. Then the settings, the oracle's state, and the oracle's state at the anchor.
     """
 
     x: Tensor
@@ -58,11 +59,12 @@ class DriftEscapeState:
     saved: Any
 
 
+@checked
 @dataclass(frozen=True)
 class DriftEscape:
     """Algorithm 1 of "Private Stochastic Optimization for Achieving Second-Order Stationary Points" (arXiv:2505.15647).
 
-    Gaussian-perturbed SGD: the perturbation is the noise that the oracle's privacy needs. The algorithm, by its lines:
+    Gaussian-perturbed SGD: the oracle's privacy noise is the perturbation. The algorithm, by its lines:
       g_t <- P_Grad_Oracle                                       (`oracle.estimate`)
       if |g_t| <= 3 chi: x~ <- x_{t-1}                           (`step`: `trigger`)
         for q = 1 ... Q:                                         (`step`: `again`)
@@ -72,25 +74,25 @@ class DriftEscape:
       else x_t <- x_{t-1} - eta g_t
     3 chi is `threshold`, T_esc is `attempt_length`, S is `radius`, Q is `attempts`.
 
-    Differences from the paper: the point returned is x~, which was tested; printed is the last iterate, up to a radius
-    away from it (`return_tested=False`). The first step of an attempt uses the estimate that is there already: asked
-    again, an oracle that remembers its point has a difference of 0, and uses up a batch. What becomes of the oracle
-    when the point jumps back is not said; `repeat` decides:
-      "restore": its belief goes back with the point. No example more, but all attempts share the noise of the sum, so
-        that Q of them succeed hardly more often than one. Needs independent noise (a `Tree` refuses).
-      "refresh": the next estimate is a fresh gradient. Attempts are independent, and every one costs a large batch.
-      "go on": the oracle sees a jump, a difference over the way back. Noise is shared, and added to.
+    Differences from the paper: the method returns the tested point x~; the printed algorithm returns the last iterate,
+    up to a radius away (`return_tested=False`). The first step of an attempt uses the estimate at x~ that is already
+    known: for a second estimate at the same point, an incremental oracle would spend a batch on a difference of 0. The
+    paper does not say what the oracle does when the point jumps back to x~; `repeat` decides:
+      "restore": the oracle's memory is restored with the point. This uses no further examples, but all attempts share
+        the noise of the sum, so that Q attempts succeed hardly more often than one. A `Tree` refuses it.
+      "refresh": the next estimate is a fresh gradient. Attempts are independent, and each costs a large batch.
+      "go on": the oracle estimates the difference over the jump. Attempts share noise, and the noise grows.
 
     Args:
       step_size: eta, above 0.
       threshold: above 0, in the units of a gradient.
-      attempt_length: at least 2, the steps of an attempt.
+      attempt_length: the steps of an attempt, at least 2.
       radius: above 0, in the units of a length.
       attempts: Q, at least 1.
-      repeat: what the oracle believes when an attempt is repeated; the first two need an oracle with `rollback`.
-      return_tested: whether x~ is returned.
+      repeat: the oracle's memory at the start of a repeated attempt; the first two options need `rollback`.
+      return_tested: whether to return x~ instead of the last iterate.
 
-    Numbers are one for all runs or `(runs,)`.
+    Each number is the same for all runs, or `(runs,)`.
 
     Raises:
       ValueError: outside these domains.
@@ -113,20 +115,16 @@ class DriftEscape:
       ([1], True)
     """
 
-    step_size: float | Tensor
-    threshold: float | Tensor
+    step_size: EachPositive[float | Tensor]
+    threshold: EachPositive[float | Tensor]
     attempt_length: int | Tensor
-    radius: float | Tensor
-    attempts: int | Tensor
+    radius: EachPositive[float | Tensor]
+    attempts: EachAtLeastOne[int | Tensor]
     repeat: Repeat = "refresh"
     return_tested: bool = True
 
     def __post_init__(self) -> None:
-        validate.every(validate.positive, step_size=self.step_size, threshold=self.threshold, radius=self.radius)
         validate.every(validate.at_least, 2, attempt_length=self.attempt_length)
-        validate.every(validate.at_least, 1, attempts=self.attempts)
-        validate.one_of(("restore", "refresh", "go on"), repeat=self.repeat)
-        validate.flag(return_tested=self.return_tested)
 
     def init(self, x: Tensor, oracle: Oracle) -> DriftEscapeState:
         """Start every run at its row of `x`, `(runs, dim)`."""
@@ -141,7 +139,7 @@ class DriftEscape:
         return DriftEscapeState(x, x, torch.zeros_like(x), none, none, none, none, none, none, settings, state, state)
 
     def step(self, state: DriftEscapeState, oracle: Oracle, streams: Streams) -> tuple[DriftEscapeState, Estimate]:
-        """One estimate and the move it makes, of the runs whose status is OK; the others stay where they are."""
+        """Make one estimate and one move in the runs whose status is OK; the other runs do not move."""
         settings = state.settings
         oracle_state, estimate, moves = ask(state, oracle, streams)
         gradient = estimate.gradient
@@ -173,7 +171,7 @@ class DriftEscape:
             x = select(again, back, x)
         if self.return_tested:
             x = select(done, anchor, x)
-        # Of a restored attempt the first step is made already.
+        # In a restored attempt the first step has already been made.
         elapsed = torch.where(again, int(self.repeat == "restore"), elapsed)
         attempt = torch.where(escaped, 0, torch.where(again, attempt + 1, attempt))
         new = DriftEscapeState(
@@ -193,7 +191,7 @@ class DriftEscape:
         return new, estimate
 
     def output(self, state: DriftEscapeState) -> Tensor:
-        """The point returned by the runs that finished, else the last iterate, `(runs, dim)`."""
+        """The returned point of the runs that finished, the last iterate of the others, `(runs, dim)`."""
         return state.x
 
 

@@ -1,4 +1,4 @@
-"""The loop that drives a method: finished runs are dropped, every price goes into the ledger, and claims come of it."""
+"""The loop that runs a method: it drops finished runs, collects every price in a ledger, and returns guarantees."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,26 +17,26 @@ Observer = Callable[[Tensor, Any, Estimate], None]
 
 
 class AccountedOracle(Oracle, Protocol):
-    """An oracle that says what its releases are worth, as those on a `oracles.release.Desk` do."""
+    """An oracle that computes the guarantee of its releases, as every `ReleasingOracle` does."""
 
     def guarantee(
         self, state: Any, delta: float, streams: Streams, *, not_covered: tuple[str, ...] = ()
     ) -> tuple[Guarantee, ...]:
-        """What each run may claim for all its releases."""
+        """The guarantee of each run, for all its releases."""
         ...
 
 
 @dataclass(frozen=True)
 class Runs:
-    """A finished batch of runs: where they ended, what they released, what they may claim.
+    """A finished batch of runs: final state, prices of the releases, and guarantees.
 
     Args:
-      method: how the iterate moved.
-      oracle: where its gradients came from.
-      streams: one key a run.
-      state: of the method; its `status` says what became of every run.
+      method: the method that moved the iterate.
+      oracle: the source of the gradients.
+      streams: one key per run.
+      state: the method's final state; its `status` holds each run's status.
       ledger: all prices.
-      guarantees: one a run.
+      guarantees: one per run.
     """
 
     method: Any
@@ -48,7 +48,7 @@ class Runs:
 
     @property
     def x(self) -> Tensor:
-        """What was returned, or last iterates, `(runs, dim)`."""
+        """The returned points, or the last iterates, `(runs, dim)`."""
         return self.method.output(self.state)
 
 
@@ -63,21 +63,21 @@ def run(
     observe: Observer | None = None,
     not_covered: tuple[str, ...] = (),
 ) -> Runs:
-    """Many runs of one algorithm at once, from their start to what may be claimed for them.
+    """Run one algorithm in many runs at once, from the initial points to the guarantees.
 
     Args:
-      method: how the iterate moves.
-      oracle: where its gradients come from, of as many runs as the points have rows.
+      method: the method that moves the iterate.
+      oracle: the source of the gradients, for as many runs as the points have rows.
       x: `(runs, dim)`, initial points, chosen without looking at the data.
-      streams: one key a run. Runs of one key share their noise, and may not both be published.
+      streams: one key per run. Runs with the same key share their noise, and may not both be published.
       delta: in (0, 1), for the guarantees.
       max_steps: as `drive`.
       observe: as `drive`.
-      not_covered: what else depends on the private data and is not accounted for, such as
-        `guarantees.TUNED_ON_PRIVATE_DATA`: only the caller can know it, and the guarantees name it.
+      not_covered: other quantities that depend on the private data and are not accounted for, such as
+        `guarantees.TUNED_ON_PRIVATE_DATA`: only the caller knows them, and the guarantees name them.
 
     Returns:
-      The runs; those that diverged, or ran out of budget or examples, say so in `state.status`.
+      The runs; `state.status` shows those that diverged, or ran out of budget or examples.
 
     Raises:
       ValueError: if an argument is outside its domain, or the numbers of runs disagree.
@@ -118,22 +118,22 @@ def drive(
     """Step until every run has ended or `max_steps` are done.
 
     Args:
-      method: how the iterate moves.
-      oracle: where its gradients come from.
-      state: from `method.init`, or what an earlier call returned (the run goes on as if it had not stopped).
-      streams: one key a run.
-      max_steps: at least 1; for a schedule of T steps, T + 1 lets the run notice its end.
-      ledger: if given, gets every price, in rows of all runs.
-      observe: if given, is called after each step with the indices of the runs still going, their state and their
-        estimate. What it computes from the data is covered by no guarantee.
-      look_every: steps after which finished runs are looked for and dropped, at least 1; until then they stand still.
-        Looking makes the host wait for a device: if None every step on the CPU or with `observe`, else every 16.
+      method: the method that moves the iterate.
+      oracle: the source of the gradients.
+      state: from `method.init`, or returned by an earlier call (the run then continues as if it had not stopped).
+      streams: one key per run.
+      max_steps: at least 1; for a schedule of T steps, T + 1 lets the run reach the status FINISHED.
+      ledger: if given, receives every price, with a row for every run.
+      observe: if given, is called after each step with the indices of the unfinished runs, their state and their
+        estimate. No guarantee covers what it computes from the data.
+      look_every: the number of steps, at least 1, after which finished runs are dropped; until then they do not move.
+        The check makes the host wait for a device; None: at every step on the CPU or with `observe`, else every 16.
 
     Returns:
       The state of all runs, in their order.
 
     Raises:
-      ValueError: outside these domains, or what an oracle refuses on a device (`dpnotes.util.checks`).
+      ValueError: outside these domains, or if a deferred check on a device fails (`dpnotes.util.checks`).
     """
     validate.provides("step", method=method)
     validate.provides("estimate", "take", oracle=oracle)
@@ -172,7 +172,7 @@ def _put(whole: Any, part: Any, index: Tensor) -> Any:
 
 
 def _in_all_runs(price: Price, index: Tensor, runs: int) -> Price:
-    """The price with a row for every run, those that have ended not charged."""
+    """The price with a row for every run; runs that have ended are not charged."""
     multiplier = torch.ones(runs, dtype=price.noise_multiplier.dtype, device=index.device)
     paid = price.noise_multiplier.masked_fill(~price.charged, 1.0)
     charged = torch.zeros(runs, dtype=torch.bool, device=index.device)

@@ -1,4 +1,4 @@
-"""Online-to-nonconvex conversion: an online learner picks each move, and windows of points are averaged."""
+"""Online-to-nonconvex conversion: an online learner chooses each move, and windows of points are averaged."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +9,10 @@ from torch import Tensor
 from dpnotes.core import Estimate, Oracle, Status
 from dpnotes.methods.step import arrive, ask
 from dpnotes.random.streams import Streams
-from dpnotes.util import checks, validate
+from dpnotes.util import checks
 from dpnotes.util.per_run import norms, rows
 from dpnotes.util.states import select
+from dpnotes.util.validate import EachAtLeastOne, EachPositive, checked
 
 _POINT_PURPOSE = "online to nonconvex: point of a move"
 _WINDOW_PURPOSE = "online to nonconvex: window"
@@ -19,7 +20,7 @@ _WINDOW_PURPOSE = "online to nonconvex: window"
 
 @dataclass(frozen=True)
 class Settings:
-    """The parameters of each run, `(runs,)`, so that runs of different ones are one batch."""
+    """The parameters of each run, `(runs,)`, so that runs with different parameters form one batch."""
 
     num_steps: Tensor
     step_size: Tensor
@@ -29,12 +30,12 @@ class Settings:
 
 @dataclass(frozen=True)
 class OnlineToNonconvexState:
-    """Where each run is.
+    """The method's state, for each run.
 
-    `x` `(runs, dim)`, where the oracle is asked next, z_t, and of a run that ended what it returns; `iterate` and
-    `move`, x_{t-1} and Delta_t; `total`, the sum of the points of the window so far; `average`, that of the last whole
-    window, and `chosen`, of one of the whole windows, each as likely; `steps`, `windows` (whole ones) and `status`,
-    `(runs,)`. Then the settings and the oracle's state.
+    `x` `(runs, dim)`, the next query point z_t, or the returned point of a run that ended; `iterate` and `move`,
+    x_{t-1} and Delta_t; `total`, the sum of the current window's points so far; `average`, the average of the last
+    complete window, and `chosen`, the average of a uniformly random complete window; `steps`, `windows` (complete
+    ones) and `status`, `(runs,)`. Then the settings and the oracle's state.
     """
 
     x: Tensor
@@ -50,6 +51,7 @@ class OnlineToNonconvexState:
     oracle: Any
 
 
+@checked
 @dataclass(frozen=True)
 class OnlineToNonconvex:
     """Algorithm 2 "O2NC" of Kornowski, Liu and Talwar (ICML 2025), arXiv:2410.05880, with any oracle.
@@ -70,12 +72,12 @@ class OnlineToNonconvex:
       (h(x_0) - inf h) / (D T) + c G1 / sqrt(M) + 2 G0,    eta = D / (G1 sqrt(M)),
 
     where G1^2 bounds the second moment of g_t and G0^2 that of its error (Proposition 2.6; for an oracle that is
-    conditionally unbiased `G0 / sqrt(M)` stands for `2 G0`, claim goldstein.own.prop2.6). c is 5/2: the printed 3/2
-    would need that every window begins with Delta = 0, as it does with `restart`, where c is 1; printed is `G0`, too,
-    for `2 G0`. A move is as long as D at most, but two points z are up to 2 D apart.
+    conditionally unbiased `G0 / sqrt(M)` replaces `2 G0`, claim goldstein.own.prop2.6). c is 5/2: the printed 3/2
+    would need every window to begin with Delta = 0, as it does with `restart`, where c is 1; the paper also prints `G0`
+    instead of `2 G0`. A move has length at most D, but two consecutive points z are up to 2 D apart.
 
-    Differences from the paper: a run that ends before T, its oracle having no data or budget left, returns one of the
-    windows that are whole. Steps after the last whole window count for nothing.
+    Differences from the paper: a run that ends before T, because its oracle has no data or budget left, returns the
+    average of one of its complete windows. Steps after the last complete window do not affect the output.
 
     Experiments that report the mean over all windows read `average` after every step in which `windows` grew.
 
@@ -86,7 +88,7 @@ class OnlineToNonconvex:
       window: M, at least 1.
       restart: whether every window begins with Delta = 0.
 
-    Numbers are one for all runs or `(runs,)`.
+    Each number is the same for all runs, or `(runs,)`.
 
     Raises:
       ValueError: outside these domains.
@@ -110,16 +112,13 @@ class OnlineToNonconvex:
       True
     """
 
-    num_steps: int | Tensor
-    step_size: float | Tensor
-    largest_move: float | Tensor
-    window: int | Tensor
+    num_steps: EachAtLeastOne[int | Tensor]
+    step_size: EachPositive[float | Tensor]
+    largest_move: EachPositive[float | Tensor]
+    window: EachAtLeastOne[int | Tensor]
     restart: bool = False
 
     def __post_init__(self) -> None:
-        validate.every(validate.at_least, 1, num_steps=self.num_steps, window=self.window)
-        validate.every(validate.positive, step_size=self.step_size, largest_move=self.largest_move)
-        validate.flag(restart=self.restart)
         if bool(torch.as_tensor(self.num_steps < self.window).any()):
             raise ValueError(f"Expected num_steps={self.num_steps} >= window={self.window}: no window would be whole.")
 
@@ -137,7 +136,7 @@ class OnlineToNonconvex:
     def step(
         self, state: OnlineToNonconvexState, oracle: Oracle, streams: Streams
     ) -> tuple[OnlineToNonconvexState, Estimate]:
-        """One step of the runs whose status is OK; the others stay where they are."""
+        """Make one step in the runs whose status is OK; the other runs do not move."""
         settings = state.settings
         oracle_state, estimate, moves = ask(state, oracle, streams)
         steps = state.steps + 1
@@ -160,7 +159,7 @@ class OnlineToNonconvex:
         windows = state.windows + whole
         average = select(whole, (total / settings.window[:, None]).to(total), state.average)
         lot = streams.uniform(_WINDOW_PURPOSE, state.steps, 1)[:, 0]
-        chosen = select(whole & (lot * windows < 1), average, state.chosen)  # the last of k has a chance of 1 / k
+        chosen = select(whole & (lot * windows < 1), average, state.chosen)  # the k-th of them with probability 1 / k
 
         x = select(moved, x, state.x)
         ended = (status != Status.OK) & (state.status == Status.OK) & (windows > 0)
@@ -182,5 +181,5 @@ class OnlineToNonconvex:
         return new, estimate
 
     def output(self, state: OnlineToNonconvexState) -> Tensor:
-        """A random window's average in runs that ended with a whole one, else where the run is, `(runs, dim)`."""
+        """The average of a random window for runs that ended with a complete one, else the next query point."""
         return state.x

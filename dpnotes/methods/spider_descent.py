@@ -1,4 +1,4 @@
-"""Descent on a gradient estimate that moves off saddles by a perturbation now and then: Liu and Talwar's loop."""
+"""Descent on gradient estimates with occasional perturbations that leave saddles: Liu and Talwar's loop."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -9,15 +9,16 @@ from torch import Tensor
 from dpnotes.core import Estimate, Oracle, Status
 from dpnotes.methods.step import arrive, ask
 from dpnotes.random.streams import Streams
-from dpnotes.util import checks, validate
+from dpnotes.util import checks
 from dpnotes.util.per_run import norms, rows
 from dpnotes.util.states import select
+from dpnotes.util.validate import EachAtLeastOne, EachNonNegative, EachPositive, checked
 
 _PURPOSE = "spider descent: saddle perturbation"
 
 
 class DriftingOracle(Oracle, Protocol):
-    """An oracle whose drift can be forgotten, which only the printed algorithm asks for."""
+    """An oracle whose drift can be set to 0, as only the printed algorithm requires."""
 
     def forget_drift(self, state: Any, mask: Tensor) -> Any:
         """The state with a drift of 0 in the runs of `mask`, `(runs,)` bool."""
@@ -26,7 +27,7 @@ class DriftingOracle(Oracle, Protocol):
 
 @dataclass(frozen=True)
 class Settings:
-    """The parameters of each run, `(runs,)`, so that runs of different ones are one batch."""
+    """The parameters of each run, `(runs,)`, so that runs with different parameters form one batch."""
 
     num_steps: Tensor
     step_size: Tensor
@@ -37,10 +38,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class SpiderDescentState:
-    """Where each run is.
+    """The method's state, for each run.
 
-    `x` `(runs, dim)`; `frozen`, how many steps until the next perturbation is allowed; `previous`, the norm of the last
-    direction; `steps`, `perturbations` and `status`; all `(runs,)`. Then the settings and the oracle's state.
+    `x` `(runs, dim)`; `frozen`, the number of steps until the next perturbation is allowed; `previous`, the norm of the
+    last direction; `steps`, `perturbations` and `status`; all `(runs,)`. Then the settings and the oracle's state.
     """
 
     x: Tensor
@@ -53,9 +54,10 @@ class SpiderDescentState:
     oracle: Any
 
 
+@checked
 @dataclass(frozen=True)
 class StochasticSpider:
-    """Algorithm 2 "Stochastic Spider" of Liu and Talwar (2024), arXiv:2410.07502v1: what is not the oracle's.
+    """Algorithm 2 "Stochastic Spider" of Liu and Talwar (2024), arXiv:2410.07502v1, apart from its oracle.
 
     The algorithm, by its lines, t = 0 ... T-1:
        2: frozen_{-1} = 1                                                    (`init`)
@@ -70,24 +72,24 @@ class StochasticSpider:
     gamma log^3(..) is `threshold`, Gamma is `window`, zeta is `perturbation`.
 
     Two lines differ from the paper, unless `as_printed`:
-       9: it is the gradient estimate at x_t that is compared with the threshold. Printed is the last direction,
-          |grad_{t-1}|, which belongs to x_{t-1} and holds the perturbation of that step; the test is free, since it
-          reads what was released.
-      10: the drift is left alone. Set to 0 without a query of O1, it no longer bounds the estimate's error, which
-          then grows with the square root of the number of windows.
+       9: the gradient estimate at x_t is compared with the threshold. The printed test uses the last direction,
+          |grad_{t-1}|, which belongs to x_{t-1} and contains that step's perturbation. Either test costs no privacy,
+          since it uses released values only.
+      10: the drift is not changed. If it is set to 0 without a query of O1, it no longer bounds the estimate's error,
+          which then grows with the square root of the number of windows.
     A window is a whole number of steps, rounded up.
 
-    The theorem is about the list of all points: keep them with `observe` of `methods.loop.drive`.
+    The theorem is about the list of all points: record them with `observe` of `methods.loop.drive`.
 
     Args:
       num_steps: T, whole numbers of at least 1.
       step_size: eta, above 0; the paper's is 1 / M.
       threshold: above 0, in the units of a gradient.
       window: Gamma, at least 1.
-      perturbation: zeta, at least 0, in the units of a gradient: the length of the perturbation is about that.
+      perturbation: zeta, at least 0, in the units of a gradient: the perturbation's approximate length.
       as_printed: whether lines 9 and 10 are the printed ones; needs an oracle with `forget_drift`.
 
-    Numbers are one for all runs or `(runs,)`.
+    Each number is the same for all runs, or `(runs,)`.
 
     Raises:
       ValueError: outside these domains.
@@ -110,18 +112,12 @@ class StochasticSpider:
       ([1], [40], True)
     """
 
-    num_steps: int | Tensor
-    step_size: float | Tensor
-    threshold: float | Tensor
-    window: float | Tensor
-    perturbation: float | Tensor
+    num_steps: EachAtLeastOne[int | Tensor]
+    step_size: EachPositive[float | Tensor]
+    threshold: EachPositive[float | Tensor]
+    window: EachPositive[float | Tensor]
+    perturbation: EachNonNegative[float | Tensor]
     as_printed: bool = False
-
-    def __post_init__(self) -> None:
-        validate.every(validate.at_least, 1, num_steps=self.num_steps)
-        validate.every(validate.positive, step_size=self.step_size, threshold=self.threshold, window=self.window)
-        validate.every(validate.non_negative, perturbation=self.perturbation)
-        validate.flag(as_printed=self.as_printed)
 
     def init(self, x: Tensor, oracle: Oracle) -> SpiderDescentState:
         """Start every run at its row of `x`, `(runs, dim)`."""
@@ -139,7 +135,7 @@ class StochasticSpider:
         )  # fmt: skip
 
     def step(self, state: SpiderDescentState, oracle: Oracle, streams: Streams) -> tuple[SpiderDescentState, Estimate]:
-        """One step of the runs whose status is OK; the others stay where they are."""
+        """Make one step in the runs whose status is OK; the other runs do not move."""
         settings = state.settings
         oracle_state, estimate, moves = ask(state, oracle, streams)
         direction = estimate.gradient

@@ -1,4 +1,4 @@
-"""The skeleton of a step: who is asked for, who moves, and what becomes of a run."""
+"""The common parts of a method's step: the estimate, the move and the new status of each run."""
 
 from typing import Any, Protocol
 
@@ -11,16 +11,16 @@ from dpnotes.util.states import finite
 
 
 class Moving(Protocol):
-    """What every method's state holds: points `(runs, dim)`, a status a run, and the oracle's state."""
+    """The fields of every method's state: points `(runs, dim)`, a status per run, and the oracle's state."""
 
     @property
     def x(self) -> Tensor:
-        """Where the runs are."""
+        """The current point of each run, `(runs, dim)`."""
         ...
 
     @property
     def status(self) -> Tensor:
-        """A `Status` a run."""
+        """The `Status` of each run, `(runs,)`."""
         ...
 
     @property
@@ -33,8 +33,8 @@ def ask(state: Moving, oracle: Oracle, streams: Streams) -> tuple[Any, Estimate,
     """Ask for an estimate in the runs whose status is OK.
 
     Returns:
-      The oracle's state (as it is: an oracle keeps the rows of the runs that it did not answer), the estimate, and
-      which runs move by it, `(runs,)` bool.
+      The oracle's state (complete: an oracle keeps the rows of the runs that it did not answer), the estimate, and
+      which runs move, `(runs,)` bool.
     """
     running = state.status == Status.OK
     oracle_state, estimate = oracle.estimate(state.oracle, state.x, streams, running)
@@ -45,9 +45,9 @@ def arrive(state: Moving, estimate: Estimate, moves: Tensor, x: Tensor) -> tuple
     """Move to the points `x`, unless they are not finite.
 
     Returns:
-      Which runs have moved, `(runs,)` bool, and every run's status: of one that was not answered the estimate's, of
-      one that would have left the finite numbers DIVERGED.
+      Which runs have moved, `(runs,)` bool, and each run's status: the estimate's status if it was refused, DIVERGED if
+      the new point was not finite.
     """
     moved = moves & finite(x)
-    # The estimate of a run that was not asked for is OK, which is 0.
+    # A run for which no estimate was requested has the estimate status OK, which is 0.
     return moved, torch.maximum(state.status, estimate.status).masked_fill(moves ^ moved, Status.DIVERGED)

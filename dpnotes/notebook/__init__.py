@@ -1,1 +1,1 @@
-"""What the notebooks show and ask: `widgets`, `plots`, `teaching`; `write`, the only writer; `copies`, `handout`."""
+"""The parts of the notebooks: `widgets`, `plots`, `teaching`; `write`, the only writer; `copies`, `handout`."""

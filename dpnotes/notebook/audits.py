@@ -1,6 +1,6 @@
 """Pictures and tables of privacy: accountants and noise over steps, the scores of an attack, the museum of mistakes.
 
-Nothing here computes privacy: the notebook's cells pass in what they computed, and this module shows it.
+Nothing here computes privacy: the notebook's cells compute the numbers, and this module shows them.
 """
 
 import math
@@ -24,14 +24,14 @@ def draw_curves(
     log: Literal["", "x", "y", "xy"] = "xy",
     legend: bool = True,
 ) -> None:
-    """Draw several named curves over the same places, on axes that hold all of them.
+    """Draw several named curves over the same x values, on axes whose limits hold all of them.
 
     Args:
       axes: where to draw.
       x: `(points,)`.
-      curves: name to `(points,)`, in a fixed order: a curve keeps its colour. It has a gap where it is nan.
-      x_label: below.
-      y_label: beside.
+      curves: name to `(points,)`, in a fixed order: a curve keeps its colour. A curve has a gap where it is nan.
+      x_label: the label below the axes.
+      y_label: the label beside the axes.
       log: which axes are logarithmic; their data must be above 0.
       legend: whether to name the curves.
 
@@ -57,7 +57,7 @@ def draw_curves(
 
 
 def draw_scores(axes: Axes, included: ArrayLike, without: ArrayLike, threshold: float) -> None:
-    """Draw the attack's scores on both data sets as histograms, and the threshold above which it says "it was there".
+    """Draw the attack's scores on both data sets as histograms, and the threshold above which it says "included".
 
     Args:
       axes: where to draw.
@@ -86,12 +86,12 @@ def draw_scores(axes: Axes, included: ArrayLike, without: ArrayLike, threshold: 
 
 
 def draw_verdict(axes: Axes, claim: float, exact: float, bound: float) -> None:
-    """Draw what is claimed, what the densities give and what the audit found as three bars; infinity leaves the axes.
+    """Draw the claimed epsilon, the exact one and the audit's bound as three bars; an infinite bar leaves the axes.
 
     Args:
       axes: where to draw.
-      claim: epsilon as claimed, above 0.
-      exact: as the densities have it, may be infinite.
+      claim: the claimed epsilon, above 0.
+      exact: epsilon from the densities, may be infinite.
       bound: the audit's lower bound.
 
     >>> _, (axes,) = plots.new_figure()
@@ -115,14 +115,14 @@ def draw_verdict(axes: Axes, claim: float, exact: float, bound: float) -> None:
 
 
 def verdict_in_words(claim: float, exact: float, bound: float, runs: int, level: float) -> str:
-    """The same in a sentence or two, for a readout.
+    """The claimed, exact and audited epsilon in a sentence or two, for a readout.
 
     Args:
-      claim: epsilon as claimed.
-      exact: as the densities have it.
+      claim: the claimed epsilon.
+      exact: epsilon from the densities.
       bound: the audit's lower bound.
-      runs: on each data set.
-      level: of the bound.
+      runs: the number of runs on each data set.
+      level: the error level of the bound.
 
     >>> verdict_in_words(4.377, math.inf, 4.6, 540, 0.01)
     'Claimed: ε = 4.377. The densities give ε = ∞, the audit of 2 × 540 runs ε ≥ 4.600 with confidence 99%: the claim is
@@ -137,11 +137,11 @@ def verdict_in_words(claim: float, exact: float, bound: float, runs: int, level:
 
 
 def museum_table(exhibits: Sequence[Any], audit: Mapping[str, tuple[float, float]]) -> Table:
-    """The museum: the line, its replacement, and both exhibits beside the claim.
+    """A table of the museum: each line, its replacement, and the epsilon of both variants beside the claim.
 
     Args:
-      exhibits: with `name`, `line`, `instead`, `claim`, `exact(broken)` and `design` (threshold, runs, power).
-      audit: name to the lower bounds of the broken and of the correct variant.
+      exhibits: objects with `name`, `line`, `instead`, `claim`, `exact(broken)` and `design` (threshold, runs, power).
+      audit: by name, the lower bounds of the broken and of the correct variant.
 
     >>> museum_table([], {}).columns[:3]
     ['mistake', 'correct line, and the broken one', 'δ']
@@ -169,11 +169,11 @@ def museum_table(exhibits: Sequence[Any], audit: Mapping[str, tuple[float, float
 
 
 def wild_table(exhibits: Sequence[Any], audit: Mapping[str, tuple[float, float]]) -> Table:
-    """Bugs in the wild: whose, when, what was claimed and what is true of our few lines, and what the audit says.
+    """A table of bugs in the wild: library, dates, the claimed and the exact epsilon of our excerpt, the audit's bound.
 
     Args:
-      exhibits: with `name`, `claim`, `exact(broken)` and `source`.
-      audit: name to the lower bounds of the broken and of the correct variant.
+      exhibits: objects with `name`, `claim`, `exact(broken)` and `source`.
+      audit: by name, the lower bounds of the broken and of the correct variant.
 
     >>> wild_table([], {}).columns[:3]
     ['library', 'what happened', 'opened']

@@ -1,7 +1,7 @@
-"""Best balances to look at: a bound's terms as straight lines in log-log, where they meet, and rates side by side.
+"""Pictures of best balances: a bound's terms as lines in log-log, the points where they meet, and rates side by side.
 
 In logarithms a monomial is a line, and the best choice of the tuned symbols is a point at which no line can be pushed
-down without another one rising. All formulas come from claims that are passed in; constants are put to 1.
+down without another one rising. All formulas come from claims that are passed in; constants are set to 1.
 """
 
 import html
@@ -18,8 +18,9 @@ from matplotlib.colors import ListedColormap
 from dpnotes.notebook import plots
 from dpnotes.notebook.teaching import Table
 from dpnotes.notebook.widgets import Explorer, OneOf, log_slider
-from dpnotes.theory.balance import Balance, Vertex, monomials, powers_of
+from dpnotes.theory.balance import Balance, Vertex
 from dpnotes.theory.claims import Claim
+from dpnotes.theory.monomials import monomials, powers_of
 from dpnotes.theory.rates import Rate
 
 SPAN = 2.0  # decades shown on each side of the optimum
@@ -28,7 +29,7 @@ HEIGHT = 3.0  # decades shown above and below the limit
 
 # ---------------------------------------------------------------- in words
 def latex_of(expression: Any) -> str:
-    """LaTeX with powers written as powers: d^{2/17} is easier to read than a seventeenth root.
+    """The LaTeX of an expression with powers written as powers: d^{2/17} is easier to read than a seventeenth root.
 
     >>> latex_of(sympy.Symbol("d", positive=True) ** sympy.Rational(2, 17))
     'd^{2/17}'
@@ -37,7 +38,7 @@ def latex_of(expression: Any) -> str:
 
 
 def meeting(found: Balance, vertex: Vertex) -> str:
-    r"""How the terms that meet give the rate of a vertex, each with its weight; LaTeX.
+    r"""The rate of a vertex as the product of the terms that meet there, each with its weight; LaTeX.
 
     >>> from dpnotes.theory.balance import balance
     >>> eta, n = sympy.symbols("eta n", positive=True)
@@ -54,11 +55,11 @@ def meeting(found: Balance, vertex: Vertex) -> str:
 
 
 def balance_table(found: Balance, subject: Any = "rate") -> Table:
-    """The vertices of a balance: the rate of each, what meets there with which weight, and the best parameters.
+    """A table of a balance's vertices: rate, the terms that meet there with their weights, and the best parameters.
 
     Args:
       found: the balance.
-      subject: what the rate is for.
+      subject: the quantity that has the rate.
     """
     rows = []
     for vertex in found.vertices:
@@ -77,11 +78,11 @@ class Solved:
     """A balance at one point of the symbols that are kept.
 
     Args:
-      vertex: the one whose rate is the largest there.
+      vertex: the vertex whose rate is the largest there.
       rate: its value.
       tuned: best values of the tuned symbols.
       unique: whether a monomial choice serves the whole regime of the vertex; otherwise `tuned` is one of several.
-      sizes: every term over the rate, and every constraint; none is above 1, and those that meet are 1.
+      sizes: every term divided by the rate, and every constraint; none is above 1, and the ones that meet are 1.
     """
 
     vertex: Vertex
@@ -133,7 +134,7 @@ class Numbers:
         return float(self._tuned[[*self.formulas].index(name), self.balance.tuned.index(symbol)])
 
     def rates(self, values: Mapping[sympy.Symbol, float]) -> list[float]:
-        """What each vertex gives at a point."""
+        """The rate of each vertex at a point."""
         return [*map(float, 10 ** (self._rates @ self._logs(values)))]
 
     def solve(self, values: Mapping[sympy.Symbol, float]) -> Solved:
@@ -164,19 +165,19 @@ class Numbers:
         )
 
     def rate_with(self, values: Mapping[sympy.Symbol, float], symbol: sympy.Symbol, at: Any) -> np.ndarray:
-        """The best rate when one tuned symbol is held and the others are tuned again; nan where nothing is allowed.
+        """The best rate when one tuned symbol is held and the others are tuned again; nan where no choice is allowed.
 
         Args:
-          values: of the kept symbols.
-          symbol: a tuned one.
-          at: the values it is held at, an array or a sequence.
+          values: the values of the kept symbols.
+          symbol: a tuned symbol.
+          at: the values at which the symbol is held, an array or a sequence.
         """
         logs = self._logs(values)
         held = [self._linear_program(logs, (self.balance.tuned.index(symbol), float(np.log10(v))))[1] for v in at]
         return 10 ** np.array(held)
 
     def numeric_rate(self, values: Mapping[sympy.Symbol, float]) -> float:
-        """The best rate by a linear program in floating point, which knows nothing of vertices."""
+        """The best rate by a linear program in floating point, without the vertices."""
         return float(10 ** self._linear_program(self._logs(values))[1])
 
     def _linear_program(self, logs: np.ndarray, held: tuple[int, float] | None = None) -> tuple[np.ndarray, float]:
@@ -195,7 +196,7 @@ class Numbers:
 
 
 def magnitude(rate: sympy.Expr, **values: Any) -> Any:
-    """The largest monomial of a rate, all coefficients and all symbols that are not named put to 1.
+    """The largest monomial of a rate, with all coefficients and all symbols that are not named set to 1.
 
     Args:
       rate: a sum or `Max` of monomials.
@@ -217,10 +218,10 @@ def _powers(rate: sympy.Expr) -> tuple[tuple[tuple[str, float], ...], ...]:
 
 # ---------------------------------------------------------------- the balance explorer
 def balance_explorer(claims: Sequence[Claim]) -> OneOf:
-    """Choose a theorem; its terms and constraints are lines in log-log, and those that meet are lit up.
+    """A widget for best balances: a theorem's terms and constraints as lines in log-log, those that meet are lit up.
 
     Args:
-      claims: whose statement is a `Rate` with tuned symbols.
+      claims: claims whose statement is a `Rate` with tuned symbols.
 
     Returns:
       The widget. Its `.data` has the names that meet, their weights, the rate, and the parameters.
@@ -242,7 +243,7 @@ def _one_balance(claim: Claim) -> Explorer:
     kept = {symbol.name: symbol for symbol in sorted(numbers.kept, key=_importance)}
     tuned = {symbol.name: symbol for symbol in numbers.balance.tuned}
     names = [name for name in tuned if any(abs(numbers.slope(f, tuned[name])) > 0 for f in numbers.formulas)]
-    # A choice to make, rather than what is minimised.
+    # A parameter to choose, rather than the quantity that is minimised.
     first = next((name for name in names if tuned[name] not in numbers.balance.terms.values()), names[0])
     stated = {"printed": statement.value}
     if claim.erratum is not None and isinstance(claim.erratum.corrected, Rate):
@@ -325,13 +326,13 @@ def _slider(symbol: Any) -> Any:
 
 
 def _shown(formula: Any) -> str:
-    """Between dollar signs, large enough to read."""
+    """The formula between dollar signs, large enough to read."""
     latex = formula if isinstance(formula, str) else latex_of(formula)
     return f"$\\displaystyle {latex}$"
 
 
 def _draw_balance(data: Mapping[str, Any], lines: Any, names: Any) -> None:
-    """Left, everything that must stay below 1; right, which line is which."""
+    """Draw, on the left, the lines that must stay below 1 and, on the right, their names."""
     centre = float(np.log10(data["here"]))
     ends = np.array([-SPAN, SPAN])
     number = {name: str(place) for place, name in enumerate(_ordered(data), 1)}
@@ -409,20 +410,20 @@ def rate_map(
     own_units: Mapping[str, tuple[str, Callable[..., Any]]],
     subject: str,
 ) -> Explorer:
-    """Whose rate is the smallest where, for rates of one quantity; beside it, rates in units of their own over n.
+    """A map of the paper with the smallest rate, for rates of one quantity; beside it, rates over n, in any units.
 
     Args:
       comparable: reading ("printed", "corrected", ...) to the rates of each paper, the largest of which counts; in
-        symbols called n, d, epsilon, all others are put to 1.
+        symbols called n, d, epsilon, all others are set to 1.
       own_units: name to its quantity and a function of n (an array), d and epsilon, shown on the right only.
-      subject: what the comparable rates bound, in one word.
+      subject: the quantity that the comparable rates bound, in one word.
 
     Returns:
       The widget. Its `.data` has the rates at the marked point, the share of the map of each leader, and slopes.
     """
     readings = [*comparable]
     papers = [*comparable[readings[0]]]
-    # Off the round numbers, so that no point lies on a border by accident and looks like a tie.
+    # The grid avoids round numbers, so that no point lies on a border by accident and looks like a tie.
     n_grid, d_grid = 1.0017 * np.logspace(2, 12, 151), np.logspace(0, 8, 121)
 
     def compute(epsilon: float, d: float, n: float, reading: str) -> dict[str, Any]:
@@ -463,17 +464,7 @@ def rate_map(
         tints = ["#ededed" if code == 0 else _TINTS[code % len(_TINTS)] for code in codes]
         area.imshow(places, extent=(x[0], x[-1], y[0], y[-1]), origin="lower", aspect="auto", vmin=-0.5,
                     vmax=len(codes) - 0.5, cmap=ListedColormap(tints), interpolation="nearest")  # fmt: skip
-        for place, code in enumerate(codes):
-            region = places == place
-            if not region.all():
-                area.contour(x, y, region.astype(float), levels=[0.5], colors="black", linewidths=1.1)
-            if region.sum() > 360:
-                rows, columns = np.nonzero(region)
-                column = int(np.clip(np.median(columns), 28, 122))  # room for the words
-                inside = rows[np.abs(columns - column) <= 3]
-                row = int(np.clip(np.median(inside if len(inside) else rows), 6, 114))
-                area.text(x[column], y[row], "\n= ".join(_named(code, papers)), ha="center", va="center", fontsize=9,
-                          bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1.5})  # fmt: skip
+        _name_regions(area, x, y, places, [_named(code, papers) for code in codes])
         area.plot([np.log10(data["n"])], [np.log10(data["d"])], marker="*", markersize=14, color="black",
                   markeredgecolor="white", zorder=6)  # fmt: skip
         plots.log_axis(area, "x", 1e2, 1e12)
@@ -488,25 +479,6 @@ def rate_map(
         plots.label(over_n, x="examples n", title=f"over n at d = {data['d']:g}{unit}")
         over_n.legend(frameon=False, fontsize=8, loc="lower left")
 
-    def describe(data: Mapping[str, Any]) -> str:
-        values = ", ".join(f"{paper} {value:.3g}" for paper, value in data["here"].items())
-        vacuous = (
-            " None is below 1: with these constants none says anything." if min(data["here"].values()) >= 1 else ""
-        )
-        crossings = "; ".join(f"{left} until n ≈ {at:.1g}, then {right}" for at, left, right in data["crossovers"])
-        slopes = ", ".join(f"{name} {slope:.2f}" for name, slope in data["slopes"].items())
-        quantities = "; ".join(f"{name}, {quantity}" for name, (quantity, _) in own_units.items())
-        largest = sorted(data["share"].items(), key=lambda item: -item[1])
-        share = ", ".join(f"{name} {100 * part:.0f}%" for name, part in largest if part >= 0.005)
-        lines = [
-            f"<b>At the star</b> (n = {data['n']:g}, d = {data['d']:g}, ε = {data['epsilon']:g}), {subject}: {values}. "
-            f"Smallest: <b>{' = '.join(data['best'])}</b>.{vacuous}",
-            f"<b>Along n at this d</b>: {crossings or 'the same one is smallest throughout'}.",
-            f"<b>Smallest on the map</b>, where some rate is below 1: {share or 'nowhere'}.",
-            f"<b>Powers of n at the star</b>: {slopes}." + f" In units of their own: {quantities}." * bool(own_units),
-        ]
-        return "".join(f'<div style="line-height: 1.6">{line}</div>' for line in lines)
-
     return Explorer(
         controls={
             "epsilon": log_slider("privacy loss epsilon", 1e-3, 10, value=1.0, per_decade=4),
@@ -516,18 +488,52 @@ def rate_map(
         },
         compute=compute,
         draw=draw,
-        describe=describe,
+        describe=lambda data: _map_in_words(data, subject, own_units),
         widths=(1, 1),
         size=(9.6, 4.4),
         columns=2,
     )
 
 
+def _name_regions(area: Any, x: np.ndarray, y: np.ndarray, places: np.ndarray, names: Sequence[Sequence[str]]) -> None:
+    """Draw the borders of the regions of a rate map, and write the leaders into the large ones."""
+    for place, leaders in enumerate(names):
+        region = places == place
+        if not region.all():
+            area.contour(x, y, region.astype(float), levels=[0.5], colors="black", linewidths=1.1)
+        if region.sum() > 360:
+            rows, columns = np.nonzero(region)
+            column = int(np.clip(np.median(columns), 28, 122))  # room for the words
+            inside = rows[np.abs(columns - column) <= 3]
+            row = int(np.clip(np.median(inside if len(inside) else rows), 6, 114))
+            area.text(x[column], y[row], "\n= ".join(leaders), ha="center", va="center", fontsize=9,
+                      bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1.5})  # fmt: skip
+
+
+def _map_in_words(data: Mapping[str, Any], subject: str, own_units: Mapping[str, tuple[str, Any]]) -> str:
+    """The rates at the star, the crossings, shares and slopes of a rate map."""
+    values = ", ".join(f"{paper} {value:.3g}" for paper, value in data["here"].items())
+    vacuous = " None is below 1: with these constants none says anything." if min(data["here"].values()) >= 1 else ""
+    crossings = "; ".join(f"{left} until n ≈ {at:.1g}, then {right}" for at, left, right in data["crossovers"])
+    slopes = ", ".join(f"{name} {slope:.2f}" for name, slope in data["slopes"].items())
+    quantities = "; ".join(f"{name}, {quantity}" for name, (quantity, _) in own_units.items())
+    largest = sorted(data["share"].items(), key=lambda item: -item[1])
+    share = ", ".join(f"{name} {100 * part:.0f}%" for name, part in largest if part >= 0.005)
+    lines = [
+        f"<b>At the star</b> (n = {data['n']:g}, d = {data['d']:g}, ε = {data['epsilon']:g}), {subject}: {values}. "
+        f"Smallest: <b>{' = '.join(data['best'])}</b>.{vacuous}",
+        f"<b>Along n at this d</b>: {crossings or 'the same one is smallest throughout'}.",
+        f"<b>Smallest on the map</b>, where some rate is below 1: {share or 'nowhere'}.",
+        f"<b>Powers of n at the star</b>: {slopes}." + f" In units of their own: {quantities}." * bool(own_units),
+    ]
+    return "".join(f'<div style="line-height: 1.6">{line}</div>' for line in lines)
+
+
 _TINTS = ("#f6e8a6", "#9ecae1", "#fdc9a2", "#d9d2e9", "#a8ddb5", "#c7e9f1", "#f4cccc", "#e3c4de", "#ffe0b3", "#cfe8cf")
 
 
 def _leaders(values: np.ndarray) -> np.ndarray:
-    """Which of the rows are smallest, as a sum of powers of two: rates that are equal share the lead."""
+    """The rows with the smallest rate, coded as a sum of powers of two: equal rates share the lead."""
     least = values <= values.min(axis=0) * (1 + 1e-9)
     return np.tensordot(2 ** np.arange(len(values)), least.astype(int), axes=1)
 
@@ -542,7 +548,7 @@ def _slope(n: np.ndarray, values: np.ndarray, at: float) -> float:
 
 
 def _crossovers(n: np.ndarray, leaders: np.ndarray, papers: Sequence[str]) -> list[tuple[float, str, str]]:
-    """Where along n the lead changes."""
+    """The values of n at which the lead changes, with the leaders before and after."""
     found = []
     for at, before, after in zip(n[1:], leaders, leaders[1:], strict=False):
         if before != after:

@@ -1,6 +1,6 @@
-"""The claims of papers as a table to search: each row opens what is printed, where it comes from, and the evidence.
+"""The claims of papers as a table to search: each row opens the printed statement, its origin, and the evidence.
 
-Claims and their verdicts are passed in; nothing here knows a paper.
+Claims and their verdicts are passed in; nothing here depends on a paper.
 """
 
 import html
@@ -33,11 +33,11 @@ _LETTERS_SHOWN = 900  # a longer formula is shown in a box that scrolls
 
 
 def counts_table(claims: Iterable[Claim], verdicts: Mapping[str, Verdict]) -> Table:
-    """How many claims of each paper have which verdict, and how many of these rest on a claim that falls.
+    """A table of the number of claims by paper and verdict, and of those that rest on a claim that falls.
 
     Args:
-      claims: of any papers, with the claims that they rest on.
-      verdicts: by id.
+      claims: claims of any papers, with the claims that they rest on.
+      verdicts: their verdicts by id.
     """
     claims = list(claims)
     known = {claim.id: claim for claim in claims}
@@ -58,9 +58,9 @@ def counts_table(claims: Iterable[Claim], verdicts: Mapping[str, Verdict]) -> Ta
 
 
 def errata_counts(claims: Iterable[Claim]) -> Table:
-    """How many errata of each severity each paper has, and how many results are ours.
+    """A table of the number of errata by paper and severity, and of results derived here.
 
-    Privacy breaks as often as mechanisms are flawed; in brackets, the misprints that each break one of them.
+    Privacy-breaking errata are counted by flawed mechanism; the number of their misprints stands in brackets.
     """
     claims = list(claims)
     papers = list(dict.fromkeys(claim.paper for claim in claims))
@@ -78,16 +78,16 @@ class ClaimsTable:
     """A table of claims with filters; each row opens its derivation.
 
     Args:
-      claims: of any papers.
-      verdicts: where verdicts come from; all claims are checked at once, corrections when their row opens.
-      rows: how many a page.
-      severity: which claims are shown at first.
+      claims: claims of any papers.
+      verdicts: the source of the verdicts; all claims are checked at once, corrections when their row opens.
+      rows: the number of rows on a page.
+      severity: the severity that the filter has at first.
 
     Attributes:
       controls: the filters "paper", "severity", "verdict" and "text", and the "page".
-      readout: what the filters leave, in words.
-      data: the ids that the filters leave, counts by verdict, and which rows of the page are open.
-      box: what is shown.
+      readout: a summary of the claims that pass the filters.
+      data: the ids that pass the filters, counts by verdict, the ids on the page, and the open rows.
+      box: the ipywidget that is shown.
 
     >>> from dpnotes.papers.budget_schedules.claims import CLAIMS
     >>> table = ClaimsTable(CLAIMS[3:5], Verdicts())
@@ -139,7 +139,7 @@ class ClaimsTable:
 
     @property
     def data(self) -> dict[str, Any]:
-        """What is shown."""
+        """The ids that pass the filters, counts by verdict, the ids on the page, and the open rows."""
         return {
             "ids": [claim.id for claim in self._left],
             "kinds": Counter(str(self._found[claim.id].kind) for claim in self._left),
@@ -151,7 +151,7 @@ class ClaimsTable:
         """Open the row of a claim on this page, or close it.
 
         Raises:
-          ValueError: it is not on this page.
+          ValueError: the claim is not on this page.
         """
         row = next((row for row in self._rows if row.claim is not None and row.claim.id == name), None)
         if row is None:
@@ -160,7 +160,7 @@ class ClaimsTable:
         row.show(row.claim)
 
     def details(self, claim: Claim) -> str:
-        """What the row of a claim opens: HTML, with mathematics between dollar signs."""
+        """The text that the row of a claim opens: HTML, with mathematics between dollar signs."""
         return details(claim, self._found[claim.id], self._verdicts.of_correction(claim), self._fallen[claim.id])
 
     def _keeps(self, claim: Claim) -> bool:
@@ -247,7 +247,7 @@ class _Row:
         self.detail.layout.display = None if is_open else "none"
 
 
-# ---------------------------------------------------------------- what a row says
+# ---------------------------------------------------------------- the texts of a row
 def _searched(claim: Claim, verdict: Verdict) -> str:
     wording = claim.erratum.wording if claim.erratum else ""
     parts = (claim.id, claim.title, claim.locator, claim.printed_text, claim.origin, wording, verdict.evidence)
@@ -271,12 +271,12 @@ def _summary(claim: Claim, verdict: Verdict, given: tuple[str, ...]) -> str:
 
 
 def details(claim: Claim, verdict: Verdict, correction: Verdict | None, given: tuple[str, ...] = ()) -> str:
-    """All that is known about a claim: HTML, with mathematics between dollar signs.
+    """The details of a claim and of its verdicts: HTML, with mathematics between dollar signs.
 
     Args:
       claim: the claim.
-      verdict: of the statement as printed.
-      correction: of the corrected one, if there is one.
+      verdict: the verdict on the statement as printed.
+      correction: the verdict on the corrected statement, if there is one.
       given: ids of the claims that it rests on and that fall.
 
     >>> from dpnotes.papers.budget_schedules.claims import CLAIMS
@@ -315,7 +315,7 @@ def details(claim: Claim, verdict: Verdict, correction: Verdict | None, given: t
 
 
 def _formula(latex: str, statement: Statement) -> str:
-    # Words typeset as mathematics do not wrap.
+    # Words that are typeset as mathematics do not wrap.
     if latex.startswith("\\text{"):
         return html.escape(statement.plain())
     return _math(latex)
@@ -338,7 +338,7 @@ def _named(formulas: Mapping[Any, Any]) -> str:
 
 
 def _derivation(statement: Statement) -> list[tuple[str, str]]:
-    """What the printed formula is compared with, by the kind of statement."""
+    """The formulas that the printed one is compared with, by the kind of statement."""
     if isinstance(statement, Rate):
         return _balanced(statement)
     lines: list[tuple[str, str]] = []
@@ -393,7 +393,7 @@ def _balanced(statement: Rate) -> list[tuple[str, str]]:
 
 
 def _still(claims: Sequence[Claim], words: Mapping[str, str]) -> str:
-    """The table for readers without a kernel."""
+    """The static table for readers without a kernel."""
     head = "".join(f'<th style="text-align: left">{name}</th>' for name in ("claim", "what", "verdict", "severity"))
     rows = []
     for claim in claims:

@@ -1,4 +1,4 @@
-"""Pictures of clients: where noise is added and who has to be trusted, who sees what, and what clients send."""
+"""Pictures of federated clients: where noise is added, who must be trusted, who sees what, and what clients send."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,7 +9,7 @@ from dpnotes.notebook import plots
 
 TRUSTED, GUARDED, LOOKS = "#FFE3B3", "#CFE8F7", "#F6B48A"  # black on each is 10:1 and more
 STATIONS = ("a person", "a client", "the server", "the public")
-# The name of a model, how many stations see a person's example without noise, and how large the noise of a mean is.
+# The name of a trust model, the number of stations that see an example without noise, and the noise of a mean.
 MODELS = (
     ("local", 1, "2Gz / √(mb)"),
     ("inter-client", 2, "2Gz / (√m b)"),
@@ -30,7 +30,7 @@ def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], col
 
 
 def draw_models(axes: Axes) -> None:
-    """Draw local, inter-client and central privacy as three chains: who sees an example bare, and where noise comes in.
+    """Draw local, inter-client and central privacy as three chains: who sees bare examples, and where noise is added.
 
     >>> _, (axes,) = plots.new_figure()
     >>> draw_models(axes)
@@ -55,12 +55,12 @@ def draw_models(axes: Axes) -> None:
 
 
 def draw_who_sees(axes: Axes, num_clients: int, others: int, server: bool) -> None:
-    """Draw client j, the other clients, the server and the public; who works together against j is marked.
+    """Draw client j, the other clients, the server and the public; parties that work together against j are marked.
 
     Args:
       axes: where to draw.
       num_clients: from 2 to 10.
-      others: how many of the other clients look, less than `num_clients`.
+      others: the number of other clients that look, less than `num_clients`.
       server: whether the server looks.
 
     >>> _, (axes,) = plots.new_figure()
@@ -92,14 +92,14 @@ def draw_messages(
     mean: ArrayLike,
     gradient: ArrayLike,
 ) -> None:
-    """Draw the steps that clients' messages ask for as arrows, with that of their mean and the right one.
+    """Draw the steps along clients' messages as arrows, with the steps along their mean and along the true gradient.
 
     Args:
       axes: where to draw, over level lines.
-      place: `(2,)`, where the gradient was asked for.
-      messages: `(clients, 2)`, what was sent: gradients, drawn the other way; of eight clients, evenly chosen.
-      mean: `(2,)`, what the server follows.
-      gradient: `(2,)`, of the mean of all clients' functions.
+      place: `(2,)`, the point of the gradients.
+      messages: `(clients, 2)`, the gradients that were sent, drawn reversed; at most eight, evenly chosen, are drawn.
+      mean: `(2,)`, the mean that the server follows.
+      gradient: `(2,)`, the gradient of the mean of all clients' functions.
 
     Raises:
       ValueError: for messages of another shape.

@@ -1,7 +1,7 @@
-"""Copies of the notebooks for a reader to work in: JupyterLab saves by itself, and what it opens is written to.
+"""Copies of the notebooks for a reader to work in, since JupyterLab saves the files that it opens by itself.
 
 A working folder holds the notebooks and, in `docs/`, the pages that they link to, so that every link leads to another
-copy and none to an original. What is there already is never overwritten.
+copy and none to an original. Existing files are never overwritten.
 """
 
 import datetime
@@ -20,20 +20,20 @@ from dpnotes.experiments.store import notebooks_folder
 from dpnotes.util import files
 
 FIRST = "00_start_here.ipynb"
-_RECORD = ".copies.json"  # of each copy, the sha256 of the original that it was made from
+_RECORD = ".copies.json"  # the sha256 of the original that each copy was made from
 # A link to a file or folder, not to an address or a heading; mathematics such as [0, 1](x) has no suffix.
 _LINK = re.compile(r"\[([^\[\]]*)\]\(((?:\.\.?/)*[\w-][\w./-]*(?:\.[a-z]+|/))(#[^()\s]*)?\)")
 
 
 @dataclass(frozen=True)
 class Copies:
-    """What copying has done.
+    """The result of copying.
 
     Args:
       folder: the working folder.
-      added: names of what was missing, or was renewed.
+      added: names of the files that were missing, or were renewed.
       older: names of copies that were made from an original that has changed since.
-      backup: the folder that the reader's older copies were moved to; None: none were.
+      backup: the folder that the reader's older copies were moved to; None if none were moved.
     """
 
     folder: Path
@@ -43,7 +43,7 @@ class Copies:
 
 
 def in_repository() -> bool:
-    """Whether the notebooks stand in a repository, and not in an installed package.
+    """Return whether the notebooks are in a repository, and not in an installed package.
 
     >>> in_repository() == (notebooks_folder().parent.name != "carried")
     True
@@ -52,7 +52,7 @@ def in_repository() -> bool:
 
 
 def default_folder() -> Path:
-    """`my_notebooks` in the repository, which git ignores; `dpnotes_notebooks` here, of an installed package.
+    """The default working folder: `my_notebooks` in the repository (git ignores it), else `dpnotes_notebooks` here.
 
     >>> default_folder().name in ("my_notebooks", "dpnotes_notebooks")
     True
@@ -61,7 +61,7 @@ def default_folder() -> Path:
 
 
 def originals() -> dict[str, bytes]:
-    """The notebooks and the pages, by their names in a working folder; their links are those of the folder.
+    """The notebooks and the pages, by their names in a working folder; their links lead to files of that folder.
 
     >>> "docs/theory.md" in originals() and FIRST in originals()
     True
@@ -75,12 +75,13 @@ def copy_to(folder: Path, fresh: bool = False) -> Copies:
     """Copy the notebooks and pages that `folder` does not have.
 
     Args:
-      folder: made if it is missing.
-      fresh: renew copies too; those that differ from today's originals are moved into a dated folder beside them.
+      folder: the working folder, made if it is missing.
+      fresh: whether to renew copies, too; copies that differ from today's originals move into a dated folder beside
+        them.
 
     Raises:
       ValueError: the folder holds originals, itself or by a link.
-      OSError: with the path; a full disk among others.
+      OSError: a file cannot be written, for instance on a full disk; the message has the path.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
@@ -121,7 +122,7 @@ def jupyterlab(folder: Path, port: int, browser: bool) -> list[str]:
 
 
 def _paths() -> dict[str, Path]:
-    """Where the original of each name stands."""
+    """The path of the original of each name."""
     folder = notebooks_folder()
     pages = folder.parent / "docs"
     named = {path.name: path for path in sorted(folder.glob("*.ipynb"))}
@@ -129,12 +130,12 @@ def _paths() -> dict[str, Path]:
 
 
 def _mended(old: str, content: bytes, places: dict[str, str]) -> bytes:
-    """A notebook or page whose links lead to copies; what has no copy is named without a link.
+    """A notebook or page whose links lead to copies; a link to a file without a copy becomes plain text.
 
     Args:
-      old: where it stands in the repository.
-      content: of the file.
-      places: from names in the repository to names in a working folder.
+      old: its name in the repository.
+      content: the content of the file.
+      places: maps names in the repository to names in a working folder.
     """
 
     def mend(match: re.Match[str]) -> str:
@@ -158,7 +159,7 @@ def _mended(old: str, content: bytes, places: dict[str, str]) -> bytes:
 
 
 def _read(path: Path) -> dict[str, str]:
-    """The record of a folder; none, where it is missing or is not what was written."""
+    """The record of a folder; empty if it is missing or damaged."""
     try:
         return dict(files.unsealed_json(path)["made_from"])
     except (FileNotFoundError, files.DamagedFileError):
@@ -166,12 +167,12 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def _set_aside(folder: Path, names: Iterable[str], today: dict[str, bytes]) -> Path | None:
-    """Move what differs from today's originals into a new folder beside it, which is given; None: nothing does."""
+    """Move files that differ from today's originals into a new folder beside them; return it, or None if all agree."""
     found = [name for name in names if (path := folder / name).is_file() and path.read_bytes() != today.get(name, b"")]
     if not found:
         return None
     backup = folder / f"backup_{datetime.datetime.now():%Y-%m-%d_%H%M%S_%f}"
-    backup.mkdir()  # a second that was made in the same microsecond is an error, and nothing is moved
+    backup.mkdir()  # a second folder in the same microsecond is an error, and nothing is moved
     for name in sorted(found):
         (backup / name).parent.mkdir(parents=True, exist_ok=True)
         os.rename(folder / name, backup / name)
@@ -179,7 +180,7 @@ def _set_aside(folder: Path, names: Iterable[str], today: dict[str, bytes]) -> P
 
 
 def _add(path: Path, content: bytes) -> bool:
-    """Write a file that is not there; whether it was so. A file that is there, the reader's, is not opened."""
+    """Write a file unless it exists; return whether it was written. An existing file, the reader's, is not opened."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         file = path.open("xb")
@@ -189,7 +190,7 @@ def _add(path: Path, content: bytes) -> bool:
         with file:
             file.write(content)
     except BaseException as error:
-        path.unlink()  # or half a notebook would be taken for the reader's
+        path.unlink()  # otherwise half a notebook would be taken for the reader's
         if isinstance(error, OSError):
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise

@@ -1,4 +1,4 @@
-"""Pictures of drift escape: how often all attempts fail, and iterations towards parameters that define themselves."""
+"""Pictures of drift escape: how often all attempts fail, and fixed-point iterations for implicit parameters."""
 
 import numpy as np
 import pandas as pd
@@ -9,12 +9,12 @@ from dpnotes.notebook import plots
 
 
 def draw_failures(axes: Axes, table: pd.DataFrame) -> None:
-    """Draw how often all of Q attempts fail, a curve an oracle, beside what independent attempts would do.
+    """Draw how often all of Q attempts fail, one curve for each oracle, beside the curve of independent attempts.
 
     Args:
       axes: where to draw.
-      table: one row an oracle and `Q`, from 1 on: `fails` and its interval from `low` to `high`; `independent`, of
-        which that of the first oracle is drawn.
+      table: one row for each oracle and `Q`, from 1 on: `fails` and its interval from `low` to `high`; `independent`,
+        drawn for the first oracle only.
 
     >>> row = {"oracle": "fresh noise", "Q": 1, "fails": 0.5, "low": 0.4, "high": 0.6, "independent": 0.5}
     >>> _, (axes,) = plots.new_figure()
@@ -38,10 +38,10 @@ def draw_stairs(axes: Axes, x: ArrayLike, values: ArrayLike, path: ArrayLike, la
 
     Args:
       axes: where to draw.
-      x: `(points,)`, ascending; its ends are those of the axes, sideways and upwards.
-      values: `(points,)`, of the map.
-      path: `(iterates,)`, the first one is where the iteration begins.
-      label: of the map, in the legend.
+      x: `(points,)`, ascending; its ends are the limits of both axes.
+      values: `(points,)`, the values of the map.
+      path: `(iterates,)`, starting with the initial value.
+      label: the map's name in the legend.
       log: "xy" to draw both as log10, or "".
 
     >>> _, (axes,) = plots.new_figure()

@@ -1,15 +1,15 @@
-"""The notebooks for a class: students' copies without solutions, an instructor's with each of them shown and checked.
+"""The notebooks for a class: students' copies without solutions, an instructor's with each solution shown and checked.
 
     python -m dpnotes.notebook.handout FOLDER
 
-A notebook with exercises keeps to these rules, and is refused where it does not:
+A notebook with exercises must follow these rules, else it is refused:
 
-* `NAME = teaching.Exercise(question, mistake, hints=..., solution=..., wrong=...)` stands at the top of a cell, with
+* `NAME = teaching.Exercise(question, mistake, hints=..., solution=..., wrong=...)` is at the top level of a cell, with
   `answer=` where the solution is words; a solution that is code is a function called `_solution_...`;
-* what only solutions and wrong answers use is a top-level function called `_solution_...` or `_wrong_...`;
+* code that only solutions and wrong answers use is in top-level functions called `_solution_...` or `_wrong_...`;
 * the reader's cell ends with `NAME.check(...)`, and the notebook has `teaching.proved(globals())` in a cell of its own.
 
-Students can read how an answer is checked: what they are given is a check, not an examination.
+Students can read how an answer is checked: the exercises are for self-assessment, not for examination.
 """
 
 import argparse
@@ -33,19 +33,19 @@ from dpnotes.util import files
 
 _HIDDEN = ("solution", "answer", "wrong")
 _HELPERS = ("_solution_", "_wrong_")
-_LONG = 20  # characters: a shorter solution may stand anywhere by chance
+_LONG = 20  # characters: a shorter solution may occur anywhere by chance
 _PROVED = "teaching.proved(globals())"
 
 
 # ---------------------------------------------------------------- one notebook
 def students(notebook: NotebookNode) -> NotebookNode:
-    """A copy without solutions, answers and wrong answers; the rest of its text is as it was. It was not run.
+    """A copy without solutions, answers and wrong answers, with the rest of its text unchanged; it is not run.
 
     Args:
-      notebook: that keeps to the rules; one without exercises is copied as it is.
+      notebook: a notebook that follows the rules; without exercises it is copied unchanged.
 
     Raises:
-      ValueError: it does not; the cell and the exercise are named.
+      ValueError: the notebook breaks a rule; the message names the cell and the exercise.
 
     >>> source = ["six = teaching.Exercise('6 * 7?', near(42), [], solution='42.', answer=42, wrong=[36])",
     ...           "six.check(...)", "teaching.proved(globals())"]
@@ -67,13 +67,13 @@ def students(notebook: NotebookNode) -> NotebookNode:
 
 
 def instructors(notebook: NotebookNode) -> NotebookNode:
-    r"""A copy with a cell after each reader's cell that shows the solution and checks the answer. It was not run.
+    r"""A copy with a cell after each reader's cell that shows the solution and checks the answer; it is not run.
 
     Args:
-      notebook: that keeps to the rules; one without exercises is copied as it is.
+      notebook: a notebook that follows the rules; without exercises it is copied unchanged.
 
     Raises:
-      ValueError: it does not; the cell and the exercise are named.
+      ValueError: the notebook breaks a rule; the message names the cell and the exercise.
 
     >>> source = ["six = teaching.Exercise('6 * 7?', near(42), [], solution='42.', answer=42, wrong=[36])",
     ...           "six.check(...)", "teaching.proved(globals())"]
@@ -100,7 +100,7 @@ def _of_code(sources: Sequence[str]) -> NotebookNode:
 
 # ---------------------------------------------------------------- the rules
 def _exercises(notebook: NotebookNode) -> dict[str, int]:
-    """Of each exercise, by its name, the number of the reader's cell."""
+    """The number of the reader's cell of each exercise, by the exercise's name."""
     trees = {number: _parsed(number, cell.source) for number, cell in _code(notebook)}
     calls = {number: sum(map(_is_exercise, ast.walk(tree))) for number, tree in trees.items()}
     defined: dict[str, int] = {}
@@ -129,7 +129,7 @@ def _readers(name: str, defined: int, trees: Mapping[int, ast.Module]) -> int | 
 
 
 def _unfit(call: ast.Call) -> str:
-    """What a call of Exercise lacks; empty where it keeps to the rules."""
+    """The parts that a call of Exercise lacks, in words; empty if it follows the rules."""
     given = {keyword.arg: keyword.value for keyword in call.keywords}
     if len(call.args) > 3 or None in given:
         return "question, mistake and hints by place and the rest by name"
@@ -162,7 +162,7 @@ def _is_proved(statement: ast.stmt) -> bool:
 
 
 def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
-    """The exercises at the top of a cell."""
+    """The exercises at the top level of a cell."""
     for statement in tree.body:
         if (
             isinstance(statement, ast.Assign)
@@ -178,14 +178,14 @@ def _is_helper(statement: ast.stmt) -> bool:
 
 
 def _helpers_in(source: str) -> list[str]:
-    """Names of helpers of solutions that a source uses."""
+    """The names of the solutions' helpers that a source uses."""
     names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
     return sorted(name for name in names if name.startswith(_HELPERS))
 
 
 # ---------------------------------------------------------------- what is left of a cell
 def _without_solutions(source: str) -> str:
-    r"""The source of a cell without solutions and what only they use, to the letter as it was else.
+    r"""The source of a cell without solutions and the code that only they use, otherwise unchanged to the letter.
 
     >>> _without_solutions("x = 1\n\n\ndef _wrong_x():\n    return 2\n\n\nteaching.proved(globals())")
     'x = 1'
@@ -203,7 +203,7 @@ def _without_solutions(source: str) -> str:
 
 
 class _Text:
-    """Where the parts of a source stand, as positions in its text."""
+    """The positions of a source's parts in its text."""
 
     def __init__(self, source: str):
         self._tree = ast.parse(source)
@@ -215,7 +215,7 @@ class _Text:
         self._tokens = [token for token in tokens if token.type not in silent]
 
     def next_solution(self) -> list[tuple[int, int]]:
-        """What has to go first; nothing, if all is gone."""
+        """The spans of the first part to remove; empty if nothing is left to remove."""
         for statement in self._tree.body:
             if _is_helper(statement) or _is_proved(statement):
                 return [self._lines_of(statement)]
@@ -248,7 +248,7 @@ class _Text:
         elif after.string == ",":  # the first argument
             following = next(token for token in self._tokens if self._at(token.start) > self._at(after.start))
             line, column = following.start
-            alone = not self._lines[line - 1][:column].strip()  # then it stays on a line of its own
+            alone = not self._lines[line - 1][:column].strip()  # then the following argument stays on a line of its own
             start, comments = self._at(before.end), []
             end = self._starts[line - 1] - 1 if alone else self._at((line, column))
         return [(start, end), *comments]
@@ -267,17 +267,17 @@ class _Text:
 
 # ---------------------------------------------------------------- all notebooks
 def write(folder: Path, originals: Mapping[str, bytes] | None = None) -> list[str]:
-    """Write `students/` and `instructor/` into a folder, all or nothing, after running both copies.
+    """Write `students/` and `instructor/` into a folder, both or neither, after running all copies.
 
     Args:
-      folder: made if it is missing; what stands there under the same names is replaced.
-      originals: notebooks and pages by name; None: those of this package. What has no exercises is copied.
+      folder: made if it is missing; existing files of the same names are replaced.
+      originals: notebooks and pages by name; None: those of this package. Files without exercises are copied.
 
     Returns:
-      The notebooks with exercises, each with how many.
+      The notebooks with exercises, each with their number.
 
     Raises:
-      ValueError: naming a notebook that breaks the rules, fails when it runs, or says a solution elsewhere.
+      ValueError: a notebook breaks the rules, fails when it runs, or shows a solution elsewhere; the message names it.
 
     >>> with tempfile.TemporaryDirectory() as place:
     ...     write(Path(place), {"page.md": b"words"}), sorted(path.name for path in Path(place).iterdir())
@@ -301,7 +301,7 @@ def write(folder: Path, originals: Mapping[str, bytes] | None = None) -> list[st
 
 
 def _both(notebook: NotebookNode, exercises: Sequence[str]) -> tuple[str, str]:
-    """The text of the students' copy and of the instructor's, both run, and looked through."""
+    """The texts of the students' copy and of the instructor's, after both were run and checked."""
     with tempfile.TemporaryDirectory() as place:
         for_students = _run(students(notebook), "students'", Path(place))
         for_instructor = _run(instructors(notebook), "instructor's", Path(place))
@@ -331,7 +331,7 @@ def _printed(cell: NotebookNode) -> str:
 
 
 def _texts(notebook: NotebookNode) -> Iterator[str]:
-    """What can be read in a notebook: cells and outputs, without pictures."""
+    """The texts that a reader of a notebook sees: cells and outputs, without pictures."""
     for cell in notebook.cells:
         yield cell.source
         for output in cell.get("outputs", []):
@@ -340,12 +340,12 @@ def _texts(notebook: NotebookNode) -> Iterator[str]:
 
 
 def _stripped(text: str) -> str:
-    """Lines without what stands before and after them: code is the same at any indentation."""
+    """The lines without surrounding space and without empty lines, so that code is the same at any indentation."""
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write handouts; the exit status is 1 if a notebook was refused, and nothing is written then.
+    """Write handouts; the exit status is 1 if a notebook was refused, and then nothing is written.
 
     Args:
       arguments: as on the command line.

@@ -25,11 +25,11 @@ def draw_level_lines(
 
     Args:
       axes: where to draw.
-      value: from points `(points, 2)` to values `(points,)`.
+      value: maps points `(points, 2)` to values `(points,)`.
       x_limits: left and right end, on a linear scale.
       y_limits: lower and upper end.
-      num_levels: how many shades.
-      points: of the grid a side; the function is evaluated at the square of it.
+      num_levels: the number of shades.
+      points: points of the grid on each side; the function is evaluated at `points**2` places.
 
     >>> _, (axes,) = plots.new_figure()
     >>> draw_level_lines(axes, lambda p: (p**2).sum(1), (-1, 1), (-2, 2))
@@ -52,8 +52,8 @@ def draw_paths(axes: Axes, paths: ArrayLike, chosen: Sequence[bool] | np.ndarray
     Args:
       axes: where to draw.
       paths: `(iterates, runs, 2)`.
-      chosen: `(runs,)`, which runs are of the first kind.
-      names: of the first kind and of the second, for the legend.
+      chosen: `(runs,)`, True for runs of the first kind.
+      names: the names of the first and of the second kind, for the legend.
 
     Raises:
       ValueError: for paths of another shape, or another number of choices.

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 _TOKEN = re.compile(r"\\[A-Za-z]+\*?|\\.|[\s\S]")
-# A line may break before these, at the top of a formula; after a comma likewise.
+# A line may break before these tokens, at the top level of a formula, and after a comma.
 _BREAKS = set("= < > + - \\le \\leq \\ge \\geq \\lt \\gt \\approx \\sim \\in \\quad \\qquad \\text \\implies".split())
 _BREAKS |= {"\\Rightarrow", "\\Longrightarrow", "\\iff", "\\to", "\\cdot", "\\leftarrow", "\\propto", "\\ne", "\\neq"}
-_SHORT, _LONG = 12, 100  # letters: not worth a line of their own; too many for a line
+_SHORT, _LONG = 12, 100  # letters: shorter pieces get no line of their own; longer pieces do not fit on a line
 _WORDS = {"\\varepsilon": "ε", "\\infty": "∞", "\\leq": "≤", "\\geq": "≥", "\\le": "≤", "\\ge": "≥", "\\cdot": "·"}
 _WORDS |= {"\\times": "×", "\\approx": "≈", "\\pm": "±", "\\sqrt": "√", "\\epsilon": "ε", "\\,": " ", "\\ ": " "}
 
@@ -19,8 +19,8 @@ def image(png: bytes, words: str, width: int | None = None) -> str:
 
     Args:
       png: the picture's bytes.
-      words: what there is to see; markup and mathematics become plain words.
-      width: in pixels, where there is room; None: its own.
+      words: a description of the picture; markup and mathematics become plain words.
+      width: the width in pixels, if there is room; None: the picture's own.
 
     >>> image(b"png", "A <b>line</b> at $\\varepsilon$ = 1.", 720)[:75]
     '<img alt="A line at ε = 1." width="720" style="max-width: 100%" decoding="s'
@@ -34,7 +34,7 @@ def image(png: bytes, words: str, width: int | None = None) -> str:
 
 
 def plain(words: str) -> str:
-    r"""Words without HTML and without the marks of mathematics.
+    r"""The text without HTML and without the marks of mathematics.
 
     >>> plain("<i>n</i> = 1 &amp; $\\varepsilon \\leq \\frac{1}{2}$")
     'n = 1 & ε ≤ frac 1 2'
@@ -45,9 +45,9 @@ def plain(words: str) -> str:
 
 
 def wrapped(text: str) -> str:
-    r"""The mathematics of a text, between dollar signs, in pieces between which a line may break.
+    r"""The mathematics of a text, between dollar signs, cut into pieces between which a line may break.
 
-    A formula is one unbreakable thing to a browser; its sides and its terms, each as a formula, are words of a line.
+    A browser does not break a formula; with its sides and terms as separate formulas, lines break between these.
 
     Args:
       text: mathematics between single dollar signs, words elsewhere; nothing is escaped.
@@ -61,7 +61,7 @@ def wrapped(text: str) -> str:
 def pieces(latex: str) -> list[str]:
     r"""A formula cut at the relations, sums and commas that stand in no brace or environment.
 
-    What is in brackets is cut only if it is long.
+    The content of brackets is cut only if it is long.
 
     Args:
       latex: without dollar signs.
@@ -75,7 +75,7 @@ def pieces(latex: str) -> list[str]:
 
 
 def _opened(piece: str) -> list[str]:
-    """A long piece cut inside its outermost brackets, which get one size and need not stand in one formula."""
+    """A long piece cut inside its outermost brackets, which get a fixed size and may be in different formulas."""
     outer = re.fullmatch(r"(?s)(.*?)\\left([(\[])(.*)\\right([)\]])(.*?)", piece)
     if len(piece) <= _LONG or outer is None or not all(map(_whole, (outer[1], outer[3], outer[5]))):
         return [piece]
@@ -86,7 +86,7 @@ def _opened(piece: str) -> list[str]:
 
 
 def _whole(latex: str) -> bool:
-    """Whether every brace and bracket that opens in it is closed in it, in order."""
+    """Return whether every brace and bracket that opens in a formula is closed in it, in order."""
     depth = 0
     for token in _TOKEN.findall(latex):
         depth += (token in ("{", "\\left", "\\begin")) - (token in ("}", "\\right", "\\end"))
@@ -104,7 +104,7 @@ def _cut(latex: str) -> Iterator[str]:
         depth += (token in ("{", "(", "[", "\\left", "\\begin", "\\{")) - (
             token in ("}", ")", "]", "\\right", "\\end", "\\}")
         )
-        # The bracket after \left or \right counts once, with its word.
+        # The bracket after \left or \right counts once, with its command.
         if piece.endswith(("\\left", "\\right")):
             depth -= (token in ("(", "[", "\\{")) - (token in (")", "]", "\\}"))
         piece += token
@@ -117,7 +117,7 @@ def _cut(latex: str) -> Iterator[str]:
 
 
 def _merged(cut: Iterator[str]) -> list[str]:
-    """Short pieces go with those before them; blank ones go."""
+    """The pieces, with short ones joined to the piece before and blank ones dropped."""
     found: list[str] = []
     for piece in map(str.strip, cut):
         if found and piece and len(found[-1]) + len(piece) < 2 * _SHORT and not found[-1].endswith(","):

@@ -1,8 +1,8 @@
 """Pictures in one style: a few drawing functions for matplotlib axes, and PNG bytes out of a figure.
 
-Colours are those of Okabe and Ito, which readers with any colour vision tell apart, and no two series that share one
-share their line style or marker. Data on log scales are drawn as log10 on linear axes: that redraws three times as fast
-as a log axis. Nothing here touches pyplot or a global setting, so a figure is the same wherever it is drawn.
+Colours are those of Okabe and Ito, which readers with any colour vision tell apart, and no two series that share a
+colour share their line style or marker. Data on log scales are drawn as log10 on linear axes: that redraws three times
+as fast as a log axis. Nothing here touches pyplot or a global setting, so a figure is the same wherever it is drawn.
 """
 
 import io
@@ -56,7 +56,7 @@ def new_figure(
 
 
 def make_room(figure: Figure) -> None:
-    """Make a drawn figure as much higher as its legends and what is said above and below it take.
+    """Make a drawn figure higher by the height of its legends and of the texts above and below it.
 
     >>> figure, (axes,) = new_figure()
     >>> curve(axes, [1, 2], [3, 4], label="a line")
@@ -72,7 +72,7 @@ def make_room(figure: Figure) -> None:
 
 
 def png(figure: Figure) -> bytes:
-    """Draw `figure` and return it as PNG: the same figure gives the same bytes, there is no date in them.
+    """Draw `figure` and return it as PNG: the same figure gives the same bytes, without a date.
 
     Args:
       figure: a figure of `new_figure`.
@@ -86,13 +86,13 @@ def png(figure: Figure) -> bytes:
         raise TypeError(f"Expected figure.canvas={type(canvas).__name__} to be FigureCanvasAgg; use new_figure.")
     canvas.draw()
     buffer = io.BytesIO()
-    # Little compression: this is for redraws.
+    # Little compression, since redraws must be fast.
     Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").save(buffer, "png", compress_level=1)
     return buffer.getvalue()
 
 
 def for_storing(picture: bytes) -> bytes:
-    """A PNG in its 256 most needed colours, which takes less than half the room in a notebook and looks the same.
+    """A PNG reduced to 256 colours, which takes less than half the room in a notebook and looks the same.
 
     Args:
       picture: a PNG of `png`.
@@ -110,11 +110,11 @@ def for_storing(picture: bytes) -> bytes:
 
 @dataclass(frozen=True, repr=False)
 class Picture:
-    """A still picture for the end of a cell, with words for those who cannot see it.
+    """A still picture for the end of a cell, with a description for readers who cannot see it.
 
     Args:
-      figure: what to show.
-      description: what there is to see in it: the alternative text, and the cell's plain text.
+      figure: the figure to show.
+      description: a description of it: the alternative text, and the cell's plain text.
 
     >>> Picture(new_figure()[0], "Two curves that meet at N = 250.")
     Two curves that meet at N = 250.
@@ -133,7 +133,7 @@ class Picture:
 
 # ---------------------------------------------------------------- axes
 def label(axes: Axes, x: str = "", y: str = "", title: str = "", legend: bool = False) -> None:
-    """Give axes their words and the common look, after drawing: a heat map gets no grid, a legend knows its curves.
+    """Set the texts and the common look of axes, after drawing: a heat map gets no grid, a legend lists the curves.
 
     The legend stands below the axes, where it covers no data.
 
@@ -159,7 +159,7 @@ def _legend_below(axes: Axes) -> None:
     handles, names = axes.get_legend_handles_labels()
     if figure is None or not names:
         return
-    entry = 0.5 + 0.065 * max(map(len, names))  # inches, of a line with its name
+    entry = 0.5 + 0.065 * max(map(len, names))  # inches, for a line with its name
     columns = max(1, int(figure.get_figwidth() * axes.get_position().width / entry))
     below = ScaledTranslation(0, -0.52 if axes.get_xlabel() else -0.28, figure.dpi_scale_trans)
     axes.legend(
@@ -231,7 +231,7 @@ def curve(
       y: `(points,)`.
       interval: lower and upper ends, `(points,)` each.
       label: name in the legend.
-      style: place in the list of looks.
+      style: its place in the list of looks.
       log: which of "x" and "y" to draw as log10; pair it with `log_axis`. Values <= 0 leave a gap.
       marked: put a marker at every point; a lone point always has one.
       floor: with y on a log scale, where values <= 0 are marked by a hollow triangle that points down.
@@ -267,16 +267,16 @@ def points(
     size: float = 5,
     hollow: bool = False,
 ) -> None:
-    """Draw marks alone, of the look that a marked `curve` of this style has.
+    """Draw marks alone, with the look of a marked `curve` of the same style.
 
     Args:
       axes: where to draw.
       x: `(points,)`.
       y: `(points,)`.
       label: name in the legend.
-      style: place in the list of looks.
+      style: its place in the list of looks.
       log: as for `curve`.
-      size: of a mark, in points.
+      size: size of a mark, in points.
       hollow: leave the marks unfilled.
 
     >>> _, (axes,) = new_figure()
@@ -293,12 +293,12 @@ def points(
 
 
 def _keep_whole(axes: Axes, marks: Line2D) -> None:
-    """Let marks on the border be seen whole, and none beyond it."""
+    """Show marks on the border whole, and no marks beyond it."""
     marks.set_clip_box(TransformedBbox(Bbox([[-0.03, -0.03], [1.03, 1.03]]), axes.transAxes))
 
 
 def look(style: int) -> tuple[str, Any, str]:
-    """Colour, line style and marker: no two of 49 styles share both colour and marker, nor colour and line.
+    """The colour, line style and marker of a style; no two of 49 share both colour and marker, nor colour and line.
 
     >>> look(0), look(7)
     (('#0072B2', '-', 'o'), ('#0072B2', '--', 's'))
@@ -341,7 +341,7 @@ def budget_bar(axes: Axes, shares: ArrayLike, names: Sequence[str]) -> None:
     Args:
       axes: where to draw.
       shares: `(schedules, steps)`, the part of the budget spent at each step; zeros pad short schedules.
-      names: one a schedule.
+      names: one name for each schedule.
 
     >>> _, (axes,) = new_figure()
     >>> budget_bar(axes, [[0.5, 0.5], [0.25, 0.75]], ["uniform", "dynamic"])
@@ -351,7 +351,7 @@ def budget_bar(axes: Axes, shares: ArrayLike, names: Sequence[str]) -> None:
     shares = np.asarray(shares, dtype=float)
     for row, share in enumerate(shares):
         edges = np.concatenate([[0.0], np.cumsum(share[share > 0])])
-        # Two tints in turn make single steps visible; one mesh a bar draws 150 steps as fast as 2.
+        # Two alternating tints make single steps visible; one mesh for each bar draws 150 steps as fast as 2.
         tint = np.arange(len(edges) - 1)[None] % 2
         low = _mixed(COLOURS[row % len(COLOURS)], 0.55)
         axes.pcolormesh(edges, [row - 0.35, row + 0.35], tint, cmap=_two_colours(COLOURS[row % len(COLOURS)], low))
@@ -361,9 +361,9 @@ def budget_bar(axes: Axes, shares: ArrayLike, names: Sequence[str]) -> None:
     _set_ticks(axes, "y", [*range(len(shares))], [*names])
 
 
-# ---------------------------------------------------------------- what must be said on a picture
+# ---------------------------------------------------------------- texts on a picture
 def footnote(figure: Figure, text: str) -> None:
-    """Say something small below everything, for instance what the privacy accounting leaves out.
+    """Put a small text below the figure, for instance on gaps in the privacy accounting.
 
     >>> figure, _ = new_figure()
     >>> footnote(figure, "not accounted: PCA, scaling, T search")
@@ -372,11 +372,11 @@ def footnote(figure: Figure, text: str) -> None:
 
 
 def headline(figure: Figure, text: str, grave: bool = True) -> None:
-    """Say something above everything, for instance that a setting is not the paper's.
+    """Put a text above the figure, for instance that a setting is not the paper's.
 
     Args:
-      figure: what it is said of.
-      text: what is said.
+      figure: the figure that the text is about.
+      text: the text.
       grave: whether a reader may be misled without it.
 
     >>> figure, _ = new_figure()
@@ -398,7 +398,7 @@ def stamp(axes: Axes, text: str) -> None:
 
 
 def wipe(axes: Axes) -> None:
-    """Remove what was drawn on axes but leave their words, ticks and place: half the cost of `axes.clear()`.
+    """Remove the drawings from axes but leave their labels, ticks and place: half the cost of `axes.clear()`.
 
     >>> _, (axes,) = new_figure()
     >>> curve(axes, [1, 2], [3, 4])
@@ -409,7 +409,7 @@ def wipe(axes: Axes) -> None:
     for kind in ("collections", "lines", "images", "patches", "texts"):  # contours take their labels with them
         for artist in [*getattr(axes, kind)]:
             artist.remove()
-    axes.containers.clear()  # of bars: each would keep its place in the legend
+    axes.containers.clear()  # containers of bars would stay in the legend
     axes.relim()
 
 

@@ -1,7 +1,7 @@
-"""Results of experiments as a notebook shows them: what was asked and found, and how it was run beside the paper.
+"""Results of experiments in a notebook: the question, the outcome, and the setting beside the paper's.
 
-No picture and no table of a result leaves here without its setting: the profile, and all in which it differs from the
-paper's. What was not run has no verdict.
+Every picture and table of a result carries its setting: the profile, and all differences from the paper's setting. A
+result that was not run has no verdict.
 """
 
 import html
@@ -24,10 +24,10 @@ _COLUMNS = 110
 
 
 class Results:
-    """The results of a paper's experiments, and which of them were shown.
+    """The results of a paper's experiments, with a record of those that were shown.
 
     Args:
-      experiments: of the paper.
+      experiments: the experiments of the paper.
 
     >>> from dpnotes.papers.budget_schedules.experiments import EXPERIMENTS
     >>> results = Results(EXPERIMENTS)
@@ -43,9 +43,9 @@ class Results:
         self._shown: list[store.Result] = []
 
     def show(self, name: str) -> store.Result:
-        """Show what was asked, what came out, by which rule, and where it comes from.
+        """Show the question, the outcome, the decision rule and the origin of an experiment's result.
 
-        The result is the stored one of the largest profile: the paper's, else cpu, else quick.
+        The result is that of the largest profile with a result to show: paper, else cpu, else quick.
 
         Raises:
           KeyError: no such experiment.
@@ -60,12 +60,12 @@ class Results:
         return result
 
     def outcomes(self) -> Table:
-        """What came out of those that were shown; what was not run says so."""
+        """A table of the outcomes that were shown; experiments that were not run are marked so."""
         rows = [[one.experiment.title, one.spec.profile, one.decision.verdict] for one in self._shown]
         return Table(["experiment", "profile", "outcome"], rows)
 
     def outstanding(self) -> Table:
-        """Profiles without a stored result, and the command that computes it."""
+        """A table of the profiles without a stored result, and the commands that compute them."""
         found = [store.load(one, profile) for one in self._experiments.values() for profile in one.specs]
         rows = [[one.experiment.title, one.spec.profile, stamp] for one in found if (stamp := store.stamp(one))]
         return Table(["experiment", "profile", "state"], rows or [["none", "–", "every profile has a stored result"]])
@@ -73,11 +73,11 @@ class Results:
 
 @dataclass(frozen=True, repr=False)
 class Shown:
-    """What was asked and what came out; folded, by which rule, and where it comes from.
+    """The question and the outcome of an experiment; folded, the decision rule and the origin.
 
     Args:
       result: as loaded from the store.
-      wanted: that of the paper profile, where there is one; what it lacks is said.
+      wanted: the result of the largest profile; if that is another result, its state is shown, too.
     """
 
     result: store.Result
@@ -109,13 +109,13 @@ class Shown:
 
 
 def setting(result: store.Result) -> str:
-    """What every picture and table of a result says of itself, what it is not first."""
+    """The text that every picture and table of a result carries, with its deficiency, if any, first."""
     stamp = store.stamp(result)
     return "; ".join([*([stamp] if stamp else []), result.experiment.setting(result.spec.profile)])
 
 
 def compared(result: store.Result) -> Table:
-    """The paper's figure beside ours: what it was made with, what it shows, and why ours differs.
+    """A table of the paper's figure beside ours: the settings, the result, and the reasons for differences.
 
     Raises:
       ValueError: if the paper has no such figure.
@@ -131,13 +131,13 @@ def compared(result: store.Result) -> Table:
 
 
 def results_table(frame: "pd.DataFrame", formats: Mapping[str, str], caption: str = "") -> Table:
-    """Columns of a data frame as text.
+    """A table of a data frame's columns as text.
 
     Args:
       frame: the rows to show.
       formats: heading to the column's name and how to write it, as in a format string: `"{num_steps:d}"`; several
         columns may share a cell, `"{mean:.3f} ± {error:.3f}"`.
-      caption: what it is a table of.
+      caption: the caption of the table.
 
     >>> import pandas as pd
     >>> results_table(pd.DataFrame({"n": [250], "mean": [0.1234]}), {"N": "{n}", "loss": "{mean:.2f}"})
@@ -150,10 +150,10 @@ def results_table(frame: "pd.DataFrame", formats: Mapping[str, str], caption: st
 
 
 def provenance(result: store.Result) -> str:
-    """Where a result comes from, in lines to print under its figure or table.
+    """The origin of a result, in lines to print under its figure or table.
 
     Args:
-      result: as loaded from the store; one that is missing, mismatched or disputed says so first.
+      result: as loaded from the store; a missing, mismatched or disputed result is marked so first.
     """
     stamp = store.stamp(result)
     lines = [stamp] if stamp else []
@@ -175,16 +175,16 @@ def picture(
     widths: Sequence[float] = (1,),
     size: tuple[float, float] = (7.2, 3.8),
 ) -> "Picture":
-    """Draw a result under its setting; below it its code, and what was not paid for.
+    """Draw a result with its setting above, and its origin and the unaccounted privacy costs below.
 
-    The axes stay empty where a result is not shown.
+    The axes stay empty if the result may not be shown.
 
     Args:
       result: as loaded from the store.
       draw: `draw(*axes)`, called if there are rows.
-      describe: what there is to see, likewise.
+      describe: returns a description of the picture, called if there are rows.
       widths: relative widths of the panels.
-      size: in inches.
+      size: width and height in inches.
     """
     from dpnotes.notebook import plots
 
@@ -209,11 +209,11 @@ def picture(
 
 
 def table(result: store.Result, rows: "Callable[[pd.DataFrame], pd.DataFrame]", formats: Mapping[str, str]) -> Table:
-    """Rows of a result under its setting; the headings alone where it is not shown.
+    """A table of a result's rows under its setting; the headings alone if the result may not be shown.
 
     Args:
       result: as loaded from the store.
-      rows: from the result's frame to the rows to show, called if there are any.
+      rows: maps the result's frame to the rows to show, called if there are any.
       formats: as in `results_table`.
     """
     above = setting(result)

@@ -1,7 +1,7 @@
-"""A listing, step by step: which lines a step of a paper's `reference.py` ran, what is private in it, what released.
+"""A listing, step by step: the lines of a paper's `reference.py` that a step ran, its private and its released values.
 
-A reference is a generator that yields a named tuple a step. What begins with `private_` in it is known to the data
-holder alone, `paid` and `left` are the budget, and all else is released or follows from what is.
+A reference is a generator that yields a named tuple for each step. Fields that begin with `private_` are known to the
+data holder alone, `paid` and `left` are the budget, and all other fields are released or follow from released values.
 """
 
 import ast
@@ -18,18 +18,18 @@ from typing import Any
 import ipywidgets
 
 MARK = "background: #FFE69C; color: #000000; margin-left: -2ch"  # 4.5:1 and more, whatever the theme
-_POINTER = '<span style="display: inline-block; width: 2ch; user-select: none">▸</span>'  # a copy leaves it behind
+_POINTER = '<span style="display: inline-block; width: 2ch; user-select: none">▸</span>'  # not copied with the text
 _NONE_OF_YOURS = "None of its lines is yours alone: look at what they call, at the names in them, and at the arguments."
 _PANES = ("private: for the data holder alone", "released, or follows from it", "budget")
 
 
-# ---------------------------------------------------------------- what ran
+# ---------------------------------------------------------------- the lines that ran
 @dataclass(frozen=True)
 class Frame:
-    """A step, or how it ended.
+    """A step of a run, or its end.
 
     Args:
-      step: what was yielded; None at the end.
+      step: the yielded tuple; None at the end.
       lines: file and number of every line that ran for it.
       end: the generator's value, or the error it raised; None before the end.
     """
@@ -40,7 +40,7 @@ class Frame:
 
 
 def listing(code: Any) -> list[tuple[int, str]]:
-    """Number and text of the lines of a function, or of its code, without its docstring.
+    """The numbers and texts of the lines of a function, or of its code, without its docstring.
 
     >>> [text for _, text in listing(listing)][:2]
     ['def listing(code: Any) -> list[tuple[int, str]]:', '    code = getattr(code, "__code__", code)']
@@ -55,7 +55,7 @@ def listing(code: Any) -> list[tuple[int, str]]:
 
 
 def imports(functions: Sequence[Callable[..., Any]]) -> list[str]:
-    """The lines that a copy of these functions needs above it, one a module that they come from.
+    """The import lines that a copy of these functions needs above it, one for each of their modules.
 
     >>> from dpnotes.papers.budget_schedules.reference import clipped, private_gradient_descent
     >>> imports([private_gradient_descent, clipped])
@@ -71,12 +71,12 @@ def imports(functions: Sequence[Callable[..., Any]]) -> list[str]:
 
 
 def trace(steps: Iterator[Any], functions: Sequence[Callable[..., Any]] = (), most: int = 200) -> list[Frame]:
-    """Run a generator, and say for each step which lines ran: its own and those of these functions.
+    """Run a generator, and record for each step the lines that ran, in it and in these functions.
 
     Args:
-      steps: not begun yet.
-      functions: what else is traced.
-      most: steps after which it is left.
+      steps: a generator that has not begun.
+      functions: other functions to trace.
+      most: the number of steps after which the run is stopped.
 
     >>> def count():
     ...     yield 1
@@ -104,7 +104,7 @@ def trace(steps: Iterator[Any], functions: Sequence[Callable[..., Any]] = (), mo
             step = next(steps)
         except StopIteration as stop:
             end = "the end" if stop.value is None else stop.value
-        except Exception as error:  # of a reader's own listing, or of a line that asks for what is not there
+        except Exception as error:  # of a reader's own listing, or of a line that uses a value that does not exist
             end = f"{type(error).__name__}: {error}"
         finally:
             sys.settrace(before)
@@ -117,7 +117,7 @@ def trace(steps: Iterator[Any], functions: Sequence[Callable[..., Any]] = (), mo
 def _numbers(code: Any) -> Iterator[int]:
     yield from (n for _, _, n in code.co_lines() if n)
     yield code.co_firstlineno
-    for part in code.co_consts:  # functions and comprehensions in it
+    for part in code.co_consts:  # nested functions and comprehensions
         if inspect.iscode(part):
             yield from _numbers(part)
 
@@ -144,7 +144,7 @@ def shown(value: Any) -> str:
 
 
 def panes(step: Any) -> dict[str, dict[str, str]]:
-    """The values of a step by who knows them: private, released, budget.
+    """The values of a step in three groups: private, released, budget.
 
     >>> from typing import NamedTuple
     >>> Step = NamedTuple("Step", [("t", int), ("private_mean", float), ("g", float), ("paid", float), ("left", float)])
@@ -160,17 +160,17 @@ def panes(step: Any) -> dict[str, dict[str, str]]:
 
 # ---------------------------------------------------------------- a listing that one steps through
 class Stepper:
-    """A listing, Play, and a slider (left and right arrows): the lines that the step ran, and what it made known.
+    """A listing with Play and a slider (left and right arrows) that shows the lines and the values of a step.
 
     Args:
-      run: from the lines to run as printed, a set of numbers, to the generator of one run, not begun yet.
-      functions: what is listed, the algorithm first.
-      printed: line to what it does as printed, a checkbox each.
-      most: steps at most.
+      run: maps the numbers of the lines to run as printed to the generator of one run, not begun yet.
+      functions: the functions to list, the algorithm first.
+      printed: by line, a description of the line as printed; each gets a checkbox.
+      most: the largest number of steps.
 
     Attributes:
       controls: "step" and, by number, the checkboxes.
-      data: of the step shown: "step" (None at the end), "end", and "lines", the text of those that ran.
+      data: for the step shown: "step" (None at the end), "end", and "lines", the texts of the lines that ran.
       code, readout, box: the ipywidgets it consists of.
 
     >>> import torch
@@ -222,7 +222,7 @@ class Stepper:
         lines = frozenset(line for line, control in self.controls.items() if line != "step" and control.value)
         self.frames = trace(self._run(lines), self._functions, self._most)
         slider = self.controls["step"]
-        self._play.max = slider.max = len(self.frames)  # what is beyond the end becomes it
+        self._play.max = slider.max = len(self.frames)  # a value beyond the end becomes the end
         self._show()
 
     def _show(self, _: Any = None) -> None:
@@ -240,7 +240,7 @@ class Stepper:
             blocks.append("\n".join(marked))
         label = f"the listing of {', '.join(function.__name__ for function in self._functions)}; ▸ marks what ran"
         named = f'role="region" aria-label="{html.escape(label)}" tabindex="0"'
-        style = "overflow-x: auto; padding-left: 2ch; word-break: normal"  # words, not letters, go to the next line
+        style = "overflow-x: auto; padding-left: 2ch; word-break: normal"  # lines break between words, not letters
         return f'<pre {named} style="{style}">' + "\n\n".join(filter(None, blocks)) + "</pre>"
 
     def _words(self, number: int, frame: Frame) -> str:
@@ -262,7 +262,7 @@ class Stepper:
         return f"Stepper({', '.join(function.__name__ for function in self._functions)})"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        # A reader without a kernel sees the listing alone: what a step makes known is a live number.
+        # A reader without a kernel sees the listing alone: the values of a step are live numbers.
         bundle = {"text/plain": repr(self), "text/html": self._marked(Frame(None, frozenset()))}
         return {**(self.box._repr_mimebundle_() or {}), **bundle}
 
@@ -270,12 +270,12 @@ class Stepper:
 # ---------------------------------------------------------------- a listing of the reader's own
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Where two generators part.
+    """The first difference between two generators.
 
     Args:
-      steps: how many steps are the same.
-      what: the first value that is not, as "name: yours, library's"; "" if none is.
-      lines: those of yours that ran for it and that the library's listing does not have, number and text.
+      steps: the number of steps before it, which are the same.
+      what: the first value that differs, as "name: yours, library's"; "" if none does.
+      lines: the lines of yours that ran in that step and are not in the library's listing, number and text.
     """
 
     steps: int
@@ -291,13 +291,13 @@ class Comparison:
 
 
 def compare(yours: Iterator[Any], library: Iterator[Any], within: float = 1e-9, most: int = 200) -> Comparison:
-    """Run a listing that you have changed beside the library's, up to the first step that differs.
+    """Run a listing that a reader has changed beside the library's, up to the first step that differs.
 
     Args:
       yours: the generator of a function, such as a copy of a reference in a cell; not begun yet.
-      library: the reference's on the same arguments, not begun yet either.
-      within: how far numbers may be apart, over the larger one or 1.
-      most: steps at most.
+      library: the reference's generator on the same arguments, not begun yet either.
+      within: the allowed difference between numbers, relative to the larger one or to 1.
+      most: the largest number of steps.
 
     >>> from typing import NamedTuple
     >>> Step = NamedTuple("Step", [("x", float)])

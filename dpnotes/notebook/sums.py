@@ -1,4 +1,4 @@
-"""Pictures of running sums: the blocks of a tree that carry the noise of a sum, and when a sum was begun anew."""
+"""Pictures of running sums: the blocks of a tree that carry the noise of a sum, and the restarts of a sum."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ Block = tuple[int, int]
 
 
 def blocks_of(num_leaves: int) -> list[Block]:
-    """All blocks of a tree, as first and last leaf: those of 1, 2, 4, ... leaves that end by the last leaf.
+    """All blocks of a tree, as first and last leaf: blocks of 1, 2, 4, ... leaves that end by the last leaf.
 
     Args:
       num_leaves: at least 1.
@@ -27,11 +27,11 @@ def blocks_of(num_leaves: int) -> list[Block]:
 
 
 def draw_blocks(axes: Axes, num_leaves: int, step: int, taken: Sequence[Block]) -> None:
-    """Draw a tree as rows of blocks, leaves lowest: what a sum takes is filled, what lies behind its end is pale.
+    """Draw a tree as rows of blocks, leaves lowest: the blocks of a sum are filled, blocks beyond its end are pale.
 
     Args:
       axes: where to draw.
-      num_leaves: of the tree, at least 1.
+      num_leaves: the number of leaves of the tree, at least 1.
       step: the last leaf in the sum.
       taken: blocks whose noise the sum has, as first and last leaf.
 
@@ -59,14 +59,14 @@ def _shape(first: int, last: int) -> Rectangle:
 
 
 def draw_drift(axes: Axes, drift: ArrayLike, threshold: float, fresh: ArrayLike, moved: ArrayLike) -> None:
-    """Draw the drift of the points a sum was asked at, with its threshold, and mark what happened when.
+    """Draw the drift of the points at which a sum was evaluated, its threshold, restarts and perturbations.
 
     Args:
       axes: where to draw.
-      drift: `(steps,)`, after each step; 0 where a fresh gradient was asked for.
-      threshold: of the drift.
-      fresh: `(steps,)` bool, where a sum was begun anew.
-      moved: `(steps,)` bool, where the step was perturbed.
+      drift: `(steps,)`, after each step; 0 where a fresh gradient was evaluated.
+      threshold: the threshold of the drift.
+      fresh: `(steps,)` bool, True where the sum was restarted.
+      moved: `(steps,)` bool, True where the step was perturbed.
 
     Raises:
       ValueError: unless the three have one length.

@@ -1,4 +1,4 @@
-"""What a teaching notebook asks and shows beside its pictures: exercises, predictions, tables.
+"""The parts of a teaching notebook besides its pictures: exercises, predictions, tables.
 
 All of it prints or shows text that is the same in every run, so that a stored notebook can be compared with a new run.
 """
@@ -26,12 +26,12 @@ class Exercise:
     """A question that checks its answer, with hints one at a time and a solution.
 
     Args:
-      question: what is asked; Markdown.
-      mistake: an answer to what is wrong with it, or to "" if it is right. An error it raises on a strange answer
-        counts as wrong.
+      question: the question, in Markdown.
+      mistake: maps an answer to the mistake in it, or to "" if it is right. An error that it raises on a strange answer
+        counts as a mistake.
       hints: from gentle to plain.
-      solution: how one gets there, or a function that is itself the answer; "" in copies for students.
-      answer: the right one, where the solution is words.
+      solution: the way to the answer, or a function that is itself the answer; "" in copies for students.
+      answer: the right answer, if the solution is words.
       wrong: answers that must not pass, the tempting ones first.
 
     >>> exercise = Exercise("What is 6 times 7?", near(42), ["It is even."], "6 * 7 = 42.", answer=42, wrong=[36])
@@ -59,7 +59,7 @@ class Exercise:
         self._mistake, self._hints, self._solution, self._hinted = mistake, hints, solution, 0
 
     def check(self, answer: Any) -> None:
-        """Say whether `answer` is right and, if not, what is wrong with it; `...` stands for no answer."""
+        """Print whether `answer` is right and, if not, the mistake in it; `...` means no answer."""
         print(self._said_of(answer))
 
     def _said_of(self, answer: Any) -> str:
@@ -67,7 +67,7 @@ class Exercise:
             return "Not answered yet: put your answer in place of the dots."
         try:
             mistake = self._mistake(answer)
-        except Exception as error:  # the reader's answer may be anything, and so may what it raises
+        except Exception as error:  # a reader's answer may be anything, and so may the error that it raises
             mistake = f"it raises {type(error).__name__}: {error}"
         return f"Not yet: {mistake}" if mistake else RIGHT
 
@@ -85,7 +85,7 @@ class Exercise:
             print(self._solution or "This copy has no solutions.")
 
     def unsound(self) -> list[str]:
-        """What is wrong with the exercise itself: a right answer that fails, a wrong one that passes, or none to try.
+        """The faults of the exercise itself: a right answer that fails, a wrong one that passes, or no wrong answer.
 
         >>> Exercise("What is 6 times 7?", near(42, 0.2), ["It is even."], "6 * 7.", answer=42, wrong=[36]).unsound()
         ['passes, though wrong: 36']
@@ -105,8 +105,8 @@ def near(value: float, relative: float = 0.01) -> Callable[[Any], str]:
     """The rule of an `Exercise` whose answer is a number.
 
     Args:
-      value: the right one.
-      relative: how far an answer may be off.
+      value: the right number.
+      relative: the allowed relative error.
 
     >>> near(3.4565)(3.46), near(3.4565)(4), near(3.4565)("four")
     ('', '4 is too large.', "'four' is not a number.")
@@ -126,20 +126,20 @@ def near(value: float, relative: float = 0.01) -> Callable[[Any], str]:
 
 # ---------------------------------------------------------------- predictions
 class Prediction:
-    """A prediction, and only then the run: nothing is computed or drawn before a choice has been recorded.
+    """A prediction followed by a run: nothing is computed or drawn before a choice has been recorded.
 
     Args:
-      question: what will happen? HTML, and mathematics between dollar signs.
-      choices: what can be expected, each with why it is right or wrong, in a sentence or two.
-      run: the work; gives the data.
+      question: the question about the run; HTML, and mathematics between dollar signs.
+      choices: the possible expectations, each with the reason why it is right or wrong, in a sentence or two.
+      run: the computation; returns the data.
       draw: as for an `Explorer`.
-      describe: data to words; whether the reader was right, and why, is put before them.
-      right: the choice that is.
-      holds: whether the run bears that choice out.
-      options: further ones of `Explorer`.
+      describe: maps data to words; the judgement of the reader's choice, with its reason, precedes them.
+      right: the right choice.
+      holds: tests whether the run's data confirm that choice.
+      options: further options of `Explorer`.
 
     Attributes:
-      explorer: what is shown; its `controls`, `data`, `error` and `readout` are this one's too.
+      explorer: the widget that is shown; its `controls`, `data`, `error` and `readout` are attributes here, too.
 
     Raises:
       ValueError: fewer than two choices, one without a reason, or `right` is none of them.
@@ -198,38 +198,37 @@ class Prediction:
             describe=judged,
             heading=question,
             button="Record my prediction and run",
-            hidden=True,
             still=self._repr_html_(),
             **options,
         )
-        asked.layout.width = "100%"  # choices are sentences
+        asked.layout.width = "100%"  # choices are whole sentences
 
     def run(self) -> None:
-        """Run, if a choice was made."""
+        """Run the computation, if a choice was made."""
         self.explorer.run()
 
     def unsound(self) -> list[str]:
-        """What is wrong with the prediction itself: a run that does not bear the right choice out."""
+        """The fault of the prediction itself: a run that does not confirm the right choice."""
         return [] if self._holds(self._run()) else [f"the run does not bear out {self._right!r}"]
 
     @property
     def controls(self) -> dict[str, Any]:
-        """The choices, as "prediction"."""
+        """The control with the choices, named "prediction"."""
         return self.explorer.controls
 
     @property
     def data(self) -> Mapping[str, Any] | None:
-        """What the run gave and what was chosen; None before it."""
+        """The data of the run and the choice; None before the run."""
         return self.explorer.data
 
     @property
     def error(self) -> str | None:
-        """Why there was no run."""
+        """The reason why there was no run."""
         return self.explorer.error
 
     @property
     def readout(self) -> Any:
-        """What was right, and what there is to see."""
+        """The widget with the judgement of the choice and the description."""
         return self.explorer.readout
 
     def __repr__(self) -> str:
@@ -249,13 +248,13 @@ class Prediction:
 
 
 def proved(namespace: Mapping[str, Any]) -> None:
-    """Check a notebook's own questions: solutions pass, wrong answers do not, and runs bear predictions out.
+    """Check a notebook's own questions: solutions pass, wrong answers do not, and runs confirm predictions.
 
     Args:
-      namespace: of the notebook, `globals()`.
+      namespace: the notebook's `globals()`.
 
     Raises:
-      AssertionError: one of them is unsound; all that are, are named.
+      AssertionError: a question is unsound; the message names all that are.
 
     >>> proved({"sixes": Exercise("What is 6 times 7?", near(42), ["It is even."], "6 * 7.", answer=42, wrong=[36])})
     This checks the questions themselves, not your answers.
@@ -290,9 +289,9 @@ class Table:
 
     Args:
       columns: the headings.
-      rows: one text a column, or several, which stand below one another.
-      caption: what it is a table of.
-      folded: what stands in its place until a reader opens it; "": it is open.
+      rows: for each column one text, or several, which are shown below one another.
+      caption: the caption of the table.
+      folded: the text in its place until a reader opens it; "": the table is open.
 
     >>> Table(["schedule", "steps"], [["uniform", "24"], ["dynamic", "31"]])
     schedule  steps
@@ -334,13 +333,14 @@ def _linked(text: str) -> str:
 
 
 def claims_table(claims: Iterable[Claim]) -> Table:
-    """Each claim with the verdict computed now, the evidence in words, and only then the formula.
+    """A table of claims: the verdict computed now, the evidence in words, and below it the formula.
 
-    Below what is printed stands what we would print, with its own verdict. What is derived here, and printed nowhere,
-    is ours from the beginning. A claim that is confirmed, but rests on one that falls, says so: "exact, given ...".
+    Below the printed statement stands the corrected one, with its own verdict. A result that is derived here, and
+    printed nowhere, is marked as ours. A claim that is confirmed, but rests on one that falls, says so: "exact, given
+    ...".
 
     Args:
-      claims: of one paper or of several.
+      claims: claims of one paper or of several.
 
     >>> from dpnotes.papers.budget_schedules.claims import CLAIMS
     >>> claims_table(CLAIMS[1:2]).rows[0][:2]

@@ -1,7 +1,7 @@
-"""Interactive pictures: controls, a readout in words, and an image that follow each other.
+"""Interactive pictures: controls, a readout in words, and an image, which are kept in step.
 
-An `Explorer` computes data from the values of its controls, draws them on one persistent figure and says in words what
-the picture shows. It is redrawn by writing traits from `observe`, never through an output area, so it neither flickers
+An `Explorer` computes data from the values of its controls, draws them on one persistent figure and describes the
+picture in words. It is redrawn by writing traits from `observe`, never through an output area, so it neither flickers
 nor moves, it works wherever ipywidgets do, and a test drives it without a browser: set `.value` of a control, then read
 `.data`. A reader without a kernel sees the picture as it was stored.
 """
@@ -25,26 +25,25 @@ KEPT = "The picture still shows the last settings that worked."
 class Explorer:
     """Controls, readout and picture as one thing to put at the end of a cell.
 
-    What the reader enters may be out of range: a `ValueError` or an arithmetic error of `compute` becomes the readout,
-    and the widget lives on. Any other error is a mistake of ours: the readout names it, and it is raised.
+    The reader's entries may be out of range: a `ValueError` or an arithmetic error of `compute` is shown in the
+    readout, and the widget stays usable. Any other error is a bug: the readout names it, and it is raised.
 
     Args:
       controls: argument name of `compute` to the control that gives its value, in the order shown.
-      compute: keyword arguments to data, quick (under 0.2 s) unless there is a `button`.
+      compute: maps keyword arguments to data, quick (under 0.2 s) unless there is a `button`.
       draw: `draw(data, *axes)`, one axes a panel, whose last curves were removed; uses `plots`.
-      describe: data to what the picture shows, in words; HTML, and mathematics between dollar signs.
+      describe: maps data to a description of the picture; HTML, and mathematics between dollar signs.
       widths: relative widths of the panels.
       size: width and height in inches, at 100 pixels an inch.
-      heading: stands above the controls; HTML, and mathematics between dollar signs.
+      heading: the text above the controls; HTML, and mathematics between dollar signs.
       button: the label of a button that starts the work; controls then only announce a change.
-      hidden: with a `button`, nothing is computed or drawn before it is first pressed.
-      columns: how many controls stand side by side where there is room.
-      still: HTML for readers without a kernel; "": the picture and the readout as they stand.
+      columns: the number of controls side by side, if there is room.
+      still: with a `button`, HTML for readers without a kernel; nothing is drawn before the button is first pressed.
 
     Attributes:
       controls: as given.
       data: what `compute` last returned, None before that.
-      error: what was wrong with the last settings, None if nothing was.
+      error: the error of the last settings, None if there was none.
       png: the picture shown, b"" before there is one; its alternative text is the readout.
       readout, image, run_button, box: the ipywidgets it consists of (`run_button` is None without `button`).
 
@@ -71,12 +70,11 @@ class Explorer:
         size: tuple[float, float] = (7.2, 3.6),
         heading: str = "",
         button: str | None = None,
-        hidden: bool = False,
         columns: int = 1,
         still: str = "",
     ):
-        if hidden and button is None:
-            raise ValueError("Expected a button with hidden=True: without one the picture would never appear.")
+        if still and button is None:
+            raise ValueError("Expected a button with still: without one the picture would never appear.")
         self.controls = dict(controls)
         self.data: Data | None = None
         self.error: str | None = None
@@ -106,15 +104,14 @@ class Explorer:
         self.box = ipywidgets.VBox([part for part in parts if part is not None])
         self.box.add_class("dpnotes-explorer")
 
-        if hidden:
+        if still:
             self.readout.value = WAITING.format(button=button)
-            self._still = still or f"<p>{heading}</p>\n<p>{self.readout.value}</p>"
             self.image.layout.display = "none"
         else:
             self.run()
 
     def run(self) -> None:
-        """Follow the controls as they stand. With a button, they rest meanwhile; interrupting the kernel stops it."""
+        """Compute and draw for the controls' values; with a button, controls are disabled during the computation."""
         if self.run_button is None:
             return self._update()
         parts = [*self.controls.values(), self.run_button]
@@ -162,7 +159,7 @@ class Explorer:
         if not self._laid_out:
             plots.make_room(self.figure)
         picture = plots.png(self.figure)
-        if not self._laid_out:  # from here on the axes stay where they are: cheaper, and nothing jumps
+        if not self._laid_out:  # from now on the axes keep their places: cheaper, and nothing moves
             self.figure.set_layout_engine("none")
             self._laid_out = True
         return picture
@@ -190,12 +187,12 @@ class OneOf:
     """One of several explorers at a time, chosen by name; each is made when it is first chosen.
 
     Args:
-      description: what is chosen.
+      description: the label of the choice.
       makers: name to a function that makes the explorer.
 
     Attributes:
       choice: the control that chooses.
-      box: what is shown.
+      box: the ipywidget that is shown.
 
     >>> def square(low):
     ...     return Explorer(
@@ -221,7 +218,7 @@ class OneOf:
 
     @property
     def explorer(self) -> Explorer:
-        """The one that is shown."""
+        """The explorer that is shown."""
         name = self.choice.value
         if name not in self._made:
             self._made[name] = self._makers[name]()
@@ -229,12 +226,12 @@ class OneOf:
 
     @property
     def controls(self) -> dict[str, Any]:
-        """The controls of the one that is shown."""
+        """The controls of the explorer that is shown."""
         return self.explorer.controls
 
     @property
     def data(self) -> Data | None:
-        """The data of the one that is shown."""
+        """The data of the explorer that is shown."""
         return self.explorer.data
 
     def _chosen(self, _: Any) -> None:
@@ -249,13 +246,13 @@ class OneOf:
 
 
 def slider(description: str, low: float, high: float, value: float, step: float = 1) -> Any:
-    """A linear slider; integers all through give an integer slider.
+    """A linear slider; if all numbers are integers, an integer slider.
 
     Args:
-      description: what stands beside it.
+      description: the label beside it.
       low: least value.
       high: largest value.
-      value: where it starts, a whole number of steps above `low`.
+      value: its initial value, a whole number of steps above `low`.
       step: distance of neighbouring values.
 
     Raises:
@@ -284,12 +281,12 @@ def log_slider(
     Python and the browser share its list of values, so neither rounds what the other sees.
 
     Args:
-      description: what stands beside it.
+      description: the label beside it.
       low: least value, > 0.
       high: largest value.
-      value: where it starts, one of the values (an error lists its neighbours).
+      value: its initial value, one of the values (an error lists its neighbours).
       per_decade: values a decade; 10 gives 1, 1.3, 1.6, 2, 2.5, 3.2, 4, 5, 6.3, 7.9, 10, and 3 gives 1, 2.2, 4.6, 10.
-      zero: whether 0 stands before the least value, for what may be switched off.
+      zero: whether 0 precedes the least value, for quantities that can be switched off.
 
     Raises:
       ValueError: unless 0 < low < high, or if `value` is not one of the values.

@@ -2,15 +2,16 @@
 
     python -m dpnotes.notebook.write [--once | --check | --as-another-processor] [FILE ...]
 
-Without files, all of `notebooks/`. `--check` runs nothing and only looks whether each file is as this would write it.
+Without files, all of `notebooks/`. `--check` runs nothing and only checks that each file has the form in which it would
+be written.
 
-What is stored is what a second run gives to the byte: kernels get one thread and a fixed hash seed, streams are
-joined, and what changes from run to run (times, cell ids, widget models that die with their kernel) is left out. A
+A second run gives the stored outputs again, to the byte: kernels get one thread and a fixed hash seed, streams are
+joined, and all that changes from run to run (times, cell ids, widget models that die with their kernel) is left out. A
 notebook with an error is not written. The rules of `violations` hold for every notebook in the repository.
 
-What is stored also holds on another processor. So each notebook is run once more, without newer instructions, and is
-not written where that prints anything else; `--once` leaves this out for a draft. `--as-another-processor` writes
-nothing and holds what is stored to such a run.
+The stored outputs must also hold on another processor. So each notebook is run once more, without newer processor
+instructions, and is not written if that run prints anything else; `--once` skips this for a draft.
+`--as-another-processor` writes nothing and compares the stored outputs with such a run.
 """
 
 import argparse
@@ -34,10 +35,10 @@ from dpnotes.util.files import write as write_files
 
 LARGEST = 1_000_000  # bytes
 WIDGET = "application/vnd.jupyter.widget-view+json"
-# What nbval does not compare: kinds of output, and by the rules of its file what it replaces in the others.
+# Outputs that nbval does not compare; in the other kinds it ignores the texts that the rules of its file replace.
 UNCOMPARED = {"image/png", "image/jpeg", WIDGET}
 RULES = Path(__file__).parents[2] / "tests" / "nbval.cfg"
-# Of a cell that draws, and of an output that would give a prediction away: JupyterLab opens it when the cell is run.
+# The folds of cells that draw, and of outputs that would give a prediction away until the cell is run.
 FOLDS = ("source_hidden", "outputs_hidden")
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -62,9 +63,9 @@ def execute(
 
     Args:
       notebook: of nbformat 4.
-      folder: where the kernel starts.
-      timeout: seconds a cell.
-      another: environment variables of another processor; that they had their effect is checked after the last cell.
+      folder: the folder in which the kernel starts.
+      timeout: seconds for each cell.
+      another: environment variables of another processor; their effect is checked after the last cell.
 
     Returns:
       The copy with its outputs, tidied.
@@ -83,7 +84,7 @@ def execute(
         record_timing=False,
         store_widget_state=False,
         resources={"metadata": {"path": str(folder)}},
-        # Without it ipykernel warns at each start that it talks over plain TCP.
+        # Without this, ipykernel warns at each start that it uses plain TCP.
         config=Config({"KernelManager": {"transport_encryption": "auto"}}),
     )
     done = client.execute(env={**environment(), **(another or {})})
@@ -93,7 +94,7 @@ def execute(
 
 
 def tidy(notebook: NotebookNode) -> NotebookNode:
-    """Return a copy of `notebook` without what changes from run to run.
+    """Return a copy of `notebook` without the parts that change from run to run.
 
     >>> cell = nbformat.v4.new_code_cell("1", metadata={"collapsed": True})
     >>> tidy(nbformat.v4.new_notebook(cells=[cell], metadata={"widgets": {}})).metadata.keys()
@@ -116,7 +117,7 @@ def tidy(notebook: NotebookNode) -> NotebookNode:
 
 
 def _joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    # How a stream is cut into messages is a matter of timing.
+    # The cuts of a stream into messages depend on timing.
     joined: list[NotebookNode] = []
     for output in outputs:
         if joined and output.output_type == "stream" == joined[-1].output_type and output.name == joined[-1].name:
@@ -127,13 +128,13 @@ def _joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
 
 
 def violations(text: str) -> Iterator[str]:
-    """Say what keeps a notebook out of the repository, one line a reason.
+    """Yield the reasons that keep a notebook out of the repository, one line each.
 
     Args:
       text: the content of the file.
 
     Yields:
-      The cell's number, from 0, and what is wrong with it.
+      The cell's number, from 0, and its fault.
 
     >>> cell = nbformat.v4.new_code_cell("1 + 1;")
     >>> list(violations(to_text(nbformat.v4.new_notebook(cells=[cell]))))
@@ -182,11 +183,11 @@ def to_text(notebook: NotebookNode) -> str:
 
 
 def differences(stored: NotebookNode, other: NotebookNode) -> Iterator[str]:
-    """Say where two runs of a notebook differ in what nbval compares, one line an output.
+    """Yield the differences of two runs of a notebook in the parts that nbval compares, one line for each output.
 
     Args:
       stored: the run that is stored.
-      other: the other one.
+      other: the other run.
 
     Yields:
       The cell's number, from 0, the first line that differs, and its two texts.
@@ -210,7 +211,7 @@ def differences(stored: NotebookNode, other: NotebookNode) -> Iterator[str]:
 
 
 def _compared(cell: NotebookNode) -> dict[str, str]:
-    """What nbval compares of a cell's outputs, by stream or mime type."""
+    """The parts of a cell's outputs that nbval compares, by stream or mime type."""
     found: dict[str, str] = {}
     for output in cell.get("outputs", []):
         shown = {output.name: output.text} if output.output_type == "stream" else output.get("data", {})
@@ -224,15 +225,15 @@ def _compared(cell: NotebookNode) -> dict[str, str]:
 
 
 def _in_words(error: Exception) -> str:
-    return re.sub(r"\x1b\[[\d;]*m", "", str(error)).strip()  # without colours: this goes into logs
+    return re.sub(r"\x1b\[[\d;]*m", "", str(error)).strip()  # without colour codes, since the text goes into logs
 
 
 def hold(notebook: NotebookNode, folder: Path, another: Mapping[str, str]) -> list[str]:
-    """Run a notebook as another processor would, and say where it then shows something else.
+    """Run a notebook as another processor would, and return the differences of its outputs.
 
     Args:
-      notebook: with its outputs.
-      folder: where its kernel starts.
+      notebook: the notebook with its outputs.
+      folder: the folder in which its kernel starts.
       another: environment variables of the other processor.
     """
     try:
@@ -242,14 +243,14 @@ def hold(notebook: NotebookNode, folder: Path, another: Mapping[str, str]) -> li
 
 
 def write(path: Path, another: Mapping[str, str] | None) -> list[str]:
-    """Run the notebook at `path` and store it there, unless it breaks a rule or another processor shows something else.
+    """Run the notebook at `path` and store it there, unless it breaks a rule or another processor gives other outputs.
 
     Args:
       path: a notebook; it is replaced in one step.
-      another: environment variables of the other processor; None leaves it out.
+      another: environment variables of the other processor; None skips that run.
 
     Returns:
-      What kept it from being written, empty if it was.
+      The reasons why it was not written, empty if it was.
     """
     try:
         run = execute(nbformat.read(path, as_version=4), path.parent)

@@ -1,1 +1,1 @@
-"""Where a gradient estimate comes from."""
+"""The oracles, which estimate gradients privately, and their sources of examples."""

@@ -1,7 +1,7 @@
-"""Which examples a release touches: batches drawn through `Streams`, one a run and call.
+"""Batches of examples, drawn through `Streams`, one per run and call.
 
-A sample is a function of (key of the run, purpose, call) and of nothing else: not of the other runs, not of how many
-numbers were drawn for it at once.
+A batch is a function of (key of the run, purpose, call) only: it does not depend on other runs, or on how many numbers
+are drawn at once.
 """
 
 import math
@@ -20,8 +20,8 @@ class DrawnBatch:
     """Examples drawn for a batch of runs.
 
     Args:
-      examples: `(runs, batch)` int64 indices; None: all of them, in their order.
-      present: `(runs, batch)` bool; an entry that is not is padding, whatever its index.
+      examples: `(runs, batch)` int64 indices; None: all examples, in their order.
+      present: `(runs, batch)` bool; False marks padding, whatever the index.
     """
 
     examples: Tensor | None
@@ -31,12 +31,12 @@ class DrawnBatch:
 def draw(sampling: Sampling, num_examples: int, streams: Streams, purpose: str, call: Tensor) -> DrawnBatch:
     """The examples of one release.
 
-    A batch of fixed size takes time of its own size (`distinct`); a Poisson batch tosses a coin for every example.
+    A batch of fixed size takes time proportional to its size (`distinct`); a Poisson batch tosses a coin per example.
 
     Args:
-      sampling: whole, fixed-size or Poisson; a fresh batch has no place in a data set that is there already.
-      num_examples: of the data set, at least 1; those of a fixed-size sampling.
-      streams: one key a run.
+      sampling: whole, fixed-size or Poisson; fresh batches cannot be drawn from an existing data set.
+      num_examples: the size of the data set, at least 1, equal to that of a fixed-size sampling.
+      streams: one key per run.
       purpose: names the stream.
       call: `(runs,)` int64, or one number for all runs.
 
@@ -59,7 +59,7 @@ def draw(sampling: Sampling, num_examples: int, streams: Streams, purpose: str, 
     if sampling.num_examples != num_examples:
         raise ValueError(f"Expected sampling.num_examples={sampling.num_examples} to be the data's {num_examples}.")
     batch_size = sampling.batch_size
-    # Of the batch and its complement, the smaller is drawn: at most n ln 2 numbers are needed.
+    # The smaller of the batch and its complement is drawn: at most n ln 2 numbers are needed.
     few = distinct(min(batch_size, num_examples - batch_size), num_examples, streams, purpose, call)
     if batch_size > num_examples // 2:
         inside = torch.ones(len(streams), num_examples, dtype=torch.bool, device=device).scatter_(1, few, False)
@@ -68,17 +68,17 @@ def draw(sampling: Sampling, num_examples: int, streams: Streams, purpose: str, 
 
 
 def distinct(count: int, num_examples: int, streams: Streams, purpose: str, call: int | Tensor) -> Tensor:
-    """Different examples, `(runs, count)` int64, every set of `count` equally likely, in the order of the draw.
+    """Distinct examples, `(runs, count)` int64, with all sets of `count` equally likely, in the order of the draw.
 
-    The first `count` different values of a sequence of independent uniform ones. That needs about as many draws as
-    examples are asked for, where random keys for all examples need as many as there are examples: for 512 of 60,000
-    in 10 runs 0.6 ms instead of 13 (one CPU core), and of a sort 55. An index is `floor(u n)` for a u of 52 bits, so
-    its probability is within `2^-52` of `1 / n`.
+    They are the first `count` different values of a sequence of independent uniform indices. That needs about `count`
+    draws, while random keys for all examples need n draws: for 512 of 60,000 in 10 runs it takes 0.6 ms instead of 13
+    ms (one CPU core), or 55 ms with a full sort. An index is `floor(u n)` for a u of 52 bits, so its probability is
+    within `2^-52` of `1 / n`.
 
     Args:
       count: from 0 to half the examples, rounded up.
       num_examples: n, at least 1.
-      streams: one key a run.
+      streams: one key per run.
       purpose: names the stream.
       call: `(runs,)` or one number.
 
@@ -93,8 +93,8 @@ def distinct(count: int, num_examples: int, streams: Streams, purpose: str, call
     runs, device = len(streams), streams.keys.device
     if not count:
         return torch.empty(runs, 0, dtype=torch.int64, device=device)
-    # The expected number of draws until `count` are different, and so many standard deviations more that they do not
-    # suffice once in 10^18 calls; then it is an error.
+    # The expected number of draws until `count` are different, plus 16 standard deviations: they do not suffice once in
+    # 10^18 calls, which is an error.
     expected = num_examples * math.log(num_examples / (num_examples - count + 0.5))
     size = math.ceil(expected + 16 * math.sqrt(expected) + 16)
     drawn = (streams.uniform(purpose, call, size) * num_examples).long()
@@ -109,21 +109,21 @@ def distinct(count: int, num_examples: int, streams: Streams, purpose: str, call
 
 
 def _packed(chosen: Tensor, number: Tensor, values: Tensor, count: int) -> Tensor:
-    """The first `count` values that are chosen, a row a run, in their order; 0 where there are fewer.
+    """The first `count` chosen values of each row, in their order, padded with 0.
 
-    `number` is `chosen.cumsum(1)`. (`masked_select` would ask the device how many there are.)
+    `number` is `chosen.cumsum(1)`. (`masked_select` would make the host wait for their number.)
     """
-    place = number * (chosen & (number <= count))  # the others go to a column that is cut off
+    place = number * (chosen & (number <= count))  # the other values go to a column that is cut off
     return values.new_zeros(len(values), count + 1).scatter_(1, place, values)[:, 1:]
 
 
 def _poisson(rate: float, num_examples: int, streams: Streams, purpose: str, call: Tensor) -> DrawnBatch:
-    """Each example by a coin of its own, packed to the left and padded to the longest batch."""
-    # Coins of 32 bits: the rate is rounded down to a multiple of 2^-32, which is the private side.
+    """A Poisson batch, drawn with one coin per example, packed to the left and padded to the longest batch."""
+    # Coins of 32 bits: the rate is rounded down to a multiple of 2^-32, which only increases privacy.
     coins = torch.stack(streams.words(purpose, call, -(-num_examples // 4)), dim=-1).flatten(1)[:, :num_examples]
     chosen = coins < math.floor(rate * 2**32)
     sizes = chosen.sum(1)
-    longest = max(1, int(sizes.max()))  # the host waits for it: so large are the tensors of the step
+    longest = max(1, int(sizes.max()))  # the host waits, since this is the size of the tensors
     present = torch.arange(longest, device=chosen.device) < sizes[:, None]
     return DrawnBatch(
         _packed(chosen, chosen.cumsum(1), torch.arange(num_examples, device=chosen.device).expand_as(chosen), longest),

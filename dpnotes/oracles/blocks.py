@@ -1,9 +1,9 @@
-"""Which process computes which clients, and the one order in which what they send is added up.
+"""The distribution of clients over processes, and a fixed order for summing the clients' messages.
 
-A sum of floating-point numbers depends on the order of its terms, and torch's on how many there are. So clients are
-computed in blocks of a stated size, the same wherever they are computed; a block adds up its clients pair by pair, and
-the blocks are the leaves of one tree. A process has some consecutive blocks, and sends the sums of the largest parts of
-the tree that are its own. Each process then climbs the rest of the tree, to the same bits.
+A sum of floating-point numbers depends on the order of its terms, and torch's sum on their number. So clients are
+computed in blocks of a stated size, independent of the number of processes; a block sums its clients pairwise, and the
+blocks are the leaves of one binary tree. A process has some consecutive blocks, and sends the sums of the largest
+subtrees that it owns. Each process then sums the rest of the tree, to the same bits.
 """
 
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from dpnotes.util.processes import ALONE, Processes, ProcessLost
 
 
 class Node(NamedTuple):
-    """The sum of `length` blocks, a power of two, from `start` on, a multiple of it."""
+    """A node of the tree, the sum of `length` blocks, a power of two, from block `start`, a multiple of `length`."""
 
     start: int
     length: int
 
 
 def pairwise_sum(terms: Tensor) -> Tensor:
-    """The sum over the second axis of `(runs, terms, ...)`, of pairs first, then of pairs of pairs; `(runs, ...)`.
+    """The pairwise sum over the second axis of `(runs, terms, ...)`: pairs, then pairs of pairs; `(runs, ...)`.
 
     Example:
       >>> pairwise_sum(torch.tensor([[1e16, 1.0, -1e16]], dtype=torch.float64))
@@ -38,7 +38,7 @@ def pairwise_sum(terms: Tensor) -> Tensor:
 
 
 def whole_nodes(first: int, last: int) -> list[Node]:
-    """The fewest nodes of the tree that make up the blocks `first ... last - 1`.
+    """The smallest set of nodes of the tree that covers the blocks `first ... last - 1`.
 
     Example:
       >>> whole_nodes(3, 9)
@@ -55,7 +55,7 @@ def whole_nodes(first: int, last: int) -> list[Node]:
 
 
 def tree_sum(known: dict[Node, Tensor], node: Node) -> Tensor | None:
-    """The sum of a node, out of those below it that are known; None if none is.
+    """The sum of a node, computed from the known nodes below it; None if none is known.
 
     Example:
       >>> leaves = {Node(block, 1): torch.tensor(float(block)) for block in range(5)}
@@ -71,12 +71,12 @@ def tree_sum(known: dict[Node, Tensor], node: Node) -> Tensor | None:
 
 @dataclass(frozen=True)
 class Blocks:
-    """The clients of all processes.
+    """The assignment of all clients to blocks and processes.
 
     Args:
       num_clients: m, at least 1.
-      size: clients of a block, at least 1; the last one may have fewer.
-      processes: each has as many blocks as another, or one more.
+      size: the number of clients in a block, at least 1; the last block may have fewer.
+      processes: the group of processes; their numbers of blocks differ by at most one.
 
     Raises:
       ValueError: outside these domains, or for fewer blocks than processes.
@@ -105,7 +105,7 @@ class Blocks:
         return rank * self._count // self.processes.size, (rank + 1) * self._count // self.processes.size
 
     def clients(self, rank: int) -> range:
-        """Those of a process."""
+        """The clients of a process."""
         first, last = self._share(rank)
         return range(first * self.size, min(last * self.size, self.num_clients))
 
@@ -116,24 +116,24 @@ class Blocks:
         return [range(start, min(start + self.size, own.stop)) for start in own[:: self.size]]
 
     def named(self, ranks: tuple[int, ...]) -> str:
-        """Whose clients are missing without these processes."""
+        """The text that names the clients of these processes, for error messages."""
         each = [self.clients(rank) for rank in ranks]
         if not each:
-            return "nobody knows whose clients"
+            return "with unknown clients"
         return "clients " + ", ".join(f"{clients.start} to {clients.stop - 1}" for clients in each)
 
     def sum(self, sent: list[Tensor], calls: Tensor) -> tuple[Tensor, Tensor]:
-        """The sum of what all clients send.
+        """The sum of the messages of all clients.
 
         Args:
-          sent: by the clients of each block of this process, `(runs, clients, dim)`.
+          sent: the messages of the clients in each block of this process, `(runs, clients, dim)`.
           calls: `(runs,)` int64, the number of the round.
 
         Returns:
-          The sum, `(runs, dim)`, and the first client whose message is no number, `(runs,)` int64; -1: none's.
+          The sum, `(runs, dim)`, and the first client whose message is not finite, `(runs,)` int64; -1: none.
 
         Raises:
-          ProcessLost: if another process does not come, or sends another round.
+          ProcessLost: if another process does not take part, or is in another round.
         """
         first = self._share(self.processes.rank)[0]
         known = {Node(first + place, 1): pairwise_sum(rows) for place, rows in enumerate(sent)}
@@ -142,20 +142,20 @@ class Blocks:
         total = tree_sum(known, Node(0, 1 << (self._count - 1).bit_length()))
         assert total is not None  # noqa: S101
         bad = ~_finite(total)
-        if checks.known_empty(bad):  # what is no number does not get lost in a sum
+        if checks.known_empty(bad):  # a number that is not finite stays visible in a sum
             return total, torch.full_like(calls, -1)
         everyone = self.processes.gather(self._wrong(sent))
         first_wrong = torch.where(everyone < 0, self.num_clients, everyone).amin(0)
         return total, torch.where(bad, first_wrong.clamp_max(self.num_clients - 1), -1)
 
     def _wrong(self, sent: list[Tensor]) -> Tensor:
-        """The first client of this process whose message is no number, `(runs,)`; -1: none's is."""
+        """The first client of this process whose message is not finite, `(runs,)`; -1: none."""
         numbers = torch.cat([_finite(rows) for rows in sent], 1)
         start = self.clients(self.processes.rank).start
         return torch.where(numbers.all(1), -1, (~numbers).int().argmax(1) + start)
 
     def _exchanged(self, known: dict[Node, Tensor], calls: Tensor) -> dict[Node, Tensor]:
-        """The nodes of all processes, each of which sends its own and the number of the round."""
+        """The nodes of all processes, after an exchange of the round's number and of each process's own nodes."""
         rounds = self.processes.gather(calls)
         stale = (rounds != calls).any(1)
         if bool(stale.any()):
@@ -169,5 +169,5 @@ class Blocks:
 
 
 def _finite(rows: Tensor) -> Tensor:
-    """Whether all numbers of the last axis are finite: their sum is, but of ones near 1e308, which are no gradients."""
+    """Return whether the sum over the last axis is finite, as for finite entries unless they are near 1e308."""
     return rows.sum(-1, dtype=torch.float64).isfinite()

@@ -1,6 +1,6 @@
-"""Clients: each has examples, noise and a guarantee of its own, and a server sees nothing but what they send.
+"""Clients: each client has its own examples, noise and guarantee, and the server sees only the clients' messages.
 
-Any oracle on a desk becomes one of clients: a row of it is one client of one run.
+Any `ReleasingOracle` can serve clients: each of its rows is one client of one run.
 """
 
 import io
@@ -18,24 +18,25 @@ from torch import Tensor
 from dpnotes.core import Estimate, Guarantee, Price, Status
 from dpnotes.guarantees import FRESH, WHOLE, Assumption, as_json, from_json, rest_of
 from dpnotes.oracles.blocks import Blocks
-from dpnotes.oracles.release import Meter, Plan, State
+from dpnotes.oracles.release import Meter, ReleasePlan, State
 from dpnotes.privacy.sums import SumState
 from dpnotes.random.streams import Streams
 from dpnotes.util import checks, files, per_run, validate
 from dpnotes.util.lineage import Lineage
 from dpnotes.util.processes import ProcessLost, agree, common_facts
 from dpnotes.util.states import flatten, map_state, restore
+from dpnotes.util.validate import AtLeastOne, checked
 
-CLIENT_PURPOSE = "client"  # of the draws that make a client's key out of a seeded run's
+CLIENT_PURPOSE = "client"  # of the draws that derive a client's key from a seeded run's key
 OWN_RECORDS = Assumption("no record is with two clients", "assumed")
 MESSAGES = Assumption("nothing of a client but what it sends is seen by the server or by other clients", "assumed")
 
 
 @dataclass(frozen=True)
 class ClientsState(State):
-    """`belief` and `meter` of this process's clients, `(runs, clients, ...)`; the lineage is that of the runs.
+    """The `memory` and `meter` of this process's clients, `(runs, clients, ...)`, with the lineage of the runs.
 
-    `stopped` `(runs,)` int64: the first client that could not go on, or sent what is no number; -1: none.
+    `stopped` `(runs,)` int64: the first client that could not continue, or whose message was not finite; -1: none.
     """
 
     stopped: Tensor
@@ -43,64 +44,65 @@ class ClientsState(State):
 
 @dataclass(frozen=True)
 class _Elsewhere:
-    """In place of a lineage: that of the runs, where rows are clients."""
+    """A placeholder for the lineage where rows are clients, since the lineage is that of the runs."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClientsPlan:
-    """What a release would cost all clients: a run is granted it if each of its clients is.
+    """The plan of a release by all clients: a run is granted the release if all of its clients are.
 
     Args:
-      state: what it was made for.
-      parts: of the blocks of this process.
+      state: the state for which it was made.
+      parts: the plans of this process's blocks.
       granted: `(runs,)` bool.
-      status: `(runs,)`, of those that asked and do not get it, why.
+      status: `(runs,)`, for refused runs the reason.
       stopped: `(runs,)` int64, the first client that was refused; -1: none.
-      cost: `(runs,)`, zCDP of the client that pays most.
-      gradients: `(runs,)` int64, of single examples, all clients together.
-      evaluations: the same of losses; None: none.
+      cost: `(runs,)`, the largest zCDP of a client.
+      gradients: `(runs,)` int64, the number of gradients of single examples, over all clients.
+      evaluations: the same for losses; None: none.
     """
 
     state: ClientsState
-    parts: tuple[Plan, ...]
+    parts: tuple[ReleasePlan, ...]
     granted: Tensor
     status: Tensor
     stopped: Tensor
     cost: Tensor
     gradients: Tensor
     evaluations: Tensor | None
-    oracle: "Clients | None" = field(default=None, init=False)  # of a plan that somebody has put together or altered
+    oracle: "Clients | None" = field(default=None, init=False)  # None: the plan was made or changed by hand
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Clients:
-    """The mean of what clients send, each the estimate of an oracle on its own examples, with its own noise.
+    """The oracle of the mean of clients' messages, each a private estimate on the client's own examples.
 
     Lines 4 to 8 and 11 to 16 of Algorithm 3 of "Private Stochastic Optimization for Achieving Second-Order Stationary
     Points" (arXiv:2505.15647), where the oracle is `Spider`; distributed DP-SGD, where it is `MinibatchGradient`.
 
     Formal guarantees:
-      Inter-client record-level privacy (Definition 3 there): what a client sends is as private as its oracle says, for
-      its own examples, against the server and all other clients. All clients plan before any draws or pays: if one is
-      out of examples or budget its run ends, and nobody has paid.
+      Inter-client record-level privacy (Definition 3 there): a client's messages have the guarantee of its oracle, for
+      its own examples, against the server and all other clients. All clients plan before any client draws or pays: if
+      one has too few examples or budget left, its run ends, and no client has paid.
 
-    All claim under one neighbouring relation. The price of a round is no less than any client's: of the client that
-    pays most, without what sampling gains if clients' samplings differ, and in zCDP unless all noise is Gaussian.
+    All clients use one neighbouring relation. The price of a round is an upper bound for every client: the largest
+    client's price, without amplification if the clients' samplings differ, and as zCDP unless all noise is Gaussian.
 
-    On seeded streams a client's key follows from the run's and its number: whoever has the seed takes the noise off,
-    the server too. On secret ones every client draws from the operating system, in its own process, and cannot
-    repeat a message after a crash: it draws new noise. With a `record` each client writes what it has spent to a file
-    before it sends, and `resumed` counts it.
+    On seeded streams a client's key is derived from the run's key and the client's number: a person who knows the seed,
+    or the server, can remove the noise. On secret streams every client draws from the operating system, in its own
+    process, and cannot repeat a message after a crash: it draws new noise. With a `record` each client writes its
+    spending to a file before it sends a message, and `resumed` counts it.
 
     Args:
-      oracles: of the blocks of this process; row `run * clients + place` is a client of a run.
-      blocks: which clients these are.
+      oracles: the oracles of this process's blocks; row `run * clients + place` is a client of a run.
+      blocks: the assignment of clients to blocks.
       num_runs: at least 1.
-      record: a folder of these runs alone for what their clients have spent; unused on seeded streams.
-      rows: which of the recorded runs these are; (): all of them, in order.
+      record: a folder for the spending of these runs' clients, and of no others; unused on seeded streams.
+      rows: the indices of these runs among the recorded ones; (): all of them, in order.
 
     Raises:
-      ValueError: for another number of oracles, or of rows of one of them, or of two neighbouring relations.
+      ValueError: for a wrong number of oracles or of an oracle's rows, or for two neighbouring relations.
 
     Example:
       >>> from dpnotes.core import Relation, WHOLE
@@ -119,49 +121,46 @@ class Clients:
 
     oracles: tuple[Any, ...]
     blocks: Blocks
-    num_runs: int
+    num_runs: AtLeastOne
     record: Path | None = None
     rows: tuple[int, ...] = ()
 
     @staticmethod
     def of(oracle_of: Callable[[range], Any], blocks: Blocks, num_runs: int, record: Path | None = None) -> "Clients":
-        """With the oracles that `oracle_of` makes of the numbers of a block's clients."""
+        """The clients with the oracles that `oracle_of` makes from each block's client numbers."""
         validate.instance(Blocks, blocks=blocks)
         return Clients(tuple(map(oracle_of, blocks.members)), blocks, num_runs, record=record)
 
     def __post_init__(self) -> None:
-        validate.instance(Blocks, blocks=self.blocks)
-        validate.at_least(1, num_runs=self.num_runs)
-        validate.or_none(validate.instance, Path, record=self.record)
         if not self.rows:
             object.__setattr__(self, "rows", tuple(range(self.num_runs)))
         validate.same_length(rows=self.rows, runs=range(self.num_runs))
         validate.same_length(oracles=self.oracles, blocks=self.blocks.members)
         for oracle, members in zip(self.oracles, self.blocks.members, strict=True):
-            validate.provides("plan", "release", "desk", oracle=oracle)
-            if len(oracle.desk.budget) != self.num_runs * len(members):
+            validate.provides("plan", "release", "releases", oracle=oracle)
+            if len(oracle.releases.budget) != self.num_runs * len(members):
                 raise ValueError(
-                    f"Expected an oracle of {len(oracle.desk.budget)} rows to have {self.num_runs * len(members)}: "
+                    f"Expected an oracle of {len(oracle.releases.budget)} rows to have {self.num_runs * len(members)}: "
                     f"num_runs={self.num_runs} of {len(members)} clients."
                 )
-            if (relation := oracle.desk.relation) != (first := self.oracles[0].desk.relation):
+            if (relation := oracle.releases.relation) != (first := self.oracles[0].releases.relation):
                 raise ValueError(f"Expected oracles of one relation, got {relation} beside {first}.")
 
-    # ------------------------------------------------------------ runs of clients, and rows of blocks
+    # ------------------------------------------------------------ conversion between runs of clients and rows of blocks
     def _rows(self, of_runs: Tensor) -> list[Tensor]:
-        """What each run is given, for each row of the blocks."""
+        """The per-run values, repeated for each row of the blocks."""
         return [of_runs.repeat_interleave(len(members), 0) for members in self.blocks.members]
 
     def _by_client(self, of_rows: list[Tensor]) -> Tensor:
-        """Rows of the blocks as `(runs, clients, ...)`."""
+        """The rows of the blocks as one tensor `(runs, clients, ...)`."""
         sizes = [len(members) for members in self.blocks.members]
         return torch.cat(
             [rows.view(self.num_runs, size, *rows.shape[1:]) for rows, size in zip(of_rows, sizes, strict=True)], 1
         )
 
     def _unfolded(self, state: ClientsState) -> list[State]:
-        """The states of the blocks, over whose releases the runs' lineage watches."""
-        whole, start, states = State(state.belief, replace(state.meter, lineage=_Elsewhere())), 0, []  # type: ignore[arg-type]
+        """The states of the blocks, with new lineages: the lineage of the runs prevents repeated releases."""
+        whole, start, states = State(state.memory, replace(state.meter, lineage=_Elsewhere())), 0, []  # type: ignore[arg-type]
         for members in self.blocks.members:
             own = slice(start, start := start + len(members))
             rows = map_state(lambda t, own=own: t[:, own].flatten(0, 1).contiguous(), whole)
@@ -172,17 +171,17 @@ class Clients:
     def _folded(self, states: list[State], lineage: Lineage, stopped: Tensor) -> ClientsState:
         parts = [replace(state, meter=replace(state.meter, lineage=_Elsewhere())) for state in states]  # type: ignore[arg-type]
         whole = map_state(lambda *rows: self._by_client([*rows]), *parts)
-        return ClientsState(whole.belief, replace(whole.meter, lineage=lineage), stopped)
+        return ClientsState(whole.memory, replace(whole.meter, lineage=lineage), stopped)
 
     @cached_property
     def _remembered(self) -> dict[str, Any]:
-        """The runs' streams that were asked last, and what the clients then draw from."""
+        """The cache of `streams_of`: the last streams of the runs, and the clients' streams for them."""
         return {}
 
     def streams_of(self, streams: Streams) -> tuple[Streams, ...]:
-        """What the clients of each block draw from in runs on these streams."""
+        """The random streams of each block's clients, derived from the runs' streams."""
         if self._remembered.get("of") is not streams and streams.secret:
-            own = tuple(Streams.secure(len(oracle.desk.budget), streams.keys.device) for oracle in self.oracles)
+            own = tuple(Streams.secure(len(oracle.releases.budget), streams.keys.device) for oracle in self.oracles)
             self._remembered.update(of=streams, are=own)
         elif self._remembered.get("of") is not streams:
             numbers = [torch.tensor(members, device=streams.keys.device) for members in self.blocks.members]
@@ -195,19 +194,19 @@ class Clients:
 
     @cached_property
     def _priced(self) -> dict[str, Any]:
-        """What `Price` says of this process's clients beside the multiplier."""
-        desks = [oracle.desk for oracle in self.oracles]
-        noise = "gaussian" if all(desk.is_gaussian for desk in desks) else "zcdp"
-        samplings = {desk.sampling for desk in desks}
+        """The fields of this process's `Price`, except the multiplier."""
+        releases = [oracle.releases for oracle in self.oracles]
+        noise = "gaussian" if all(each.is_gaussian for each in releases) else "zcdp"
+        samplings = {each.sampling for each in releases}
         alike = len(samplings) == 1 and (noise == "gaussian" or samplings <= {WHOLE, FRESH})
-        return {"relation": desks[0].relation, "sampling": samplings.pop() if alike else WHOLE, "noise": noise}
+        return {"relation": releases[0].relation, "sampling": samplings.pop() if alike else WHOLE, "noise": noise}
 
     # ------------------------------------------------------------ plan and release
     def init(self, x: Tensor) -> ClientsState:
-        """The state before the first release, for points `x` `(runs, dim)`; all processes compare what they are.
+        """The state before the first release, for points `x` `(runs, dim)`; all processes compare their settings.
 
         Raises:
-          ProcessLost: if they differ.
+          ProcessLost: if the settings differ.
           ValueError: for another number of rows.
         """
         validate.same_length(x=x, runs=range(self.num_runs))
@@ -220,7 +219,7 @@ class Clients:
         return self._folded(states, Lineage.of(self.num_runs, x.device), torch.full_like(x[:, 0], -1).long())
 
     def plan(self, state: ClientsState, x: Tensor, active: Tensor) -> ClientsPlan:
-        """What an estimate at `x` would cost, and which runs are refused it; arguments and errors as `estimate`."""
+        """The plan of an estimate at `x`: its cost and the refused runs; arguments and errors as `estimate`."""
         validate.instance(Tensor, active=active)
         if x.dim() != 2 or len(x) != self.num_runs or active.dtype != torch.bool or active.shape != (self.num_runs,):
             raise ValueError(
@@ -235,7 +234,7 @@ class Clients:
         why = status.gather(1, place[:, None])[:, 0].long()
         own = self.blocks.clients(self.blocks.processes.rank)
         first = torch.where(why == Status.OK, self.blocks.num_clients, place + own.start)
-        # In one message: the price is sent by its bits.
+        # All in one message: the cost is sent as its bits.
         cost = self._by_client([part.cost for part in parts]).amax(1).contiguous().view(torch.int64)
         counts = [self._asked(parts, name).sum(1) for name in ("gradients", "evaluations")]
         told = self.blocks.processes.gather(torch.stack([first, why, cost, *counts], 1))
@@ -257,12 +256,12 @@ class Clients:
         return plan
 
     def _newest(self, state: ClientsState, asked: Tensor) -> Tensor:
-        """Whether a run has released nothing since this state, `(runs,)` bool; for those asked anything else raises."""
+        """Return whether the state is its run's newest, `(runs,)` bool; if not, raise an error for runs in `asked`."""
         late = state.meter.lineage.late(state.meter.calls[:, 0], asked)
         return torch.ones_like(asked) if late is None else _required(~late)
 
-    def _asked(self, parts: list[Plan], name: str) -> Tensor:
-        """A public number of what the clients ask for, `(runs, clients)`; 0 where it is not said."""
+    def _asked(self, parts: list[ReleasePlan], name: str) -> Tensor:
+        """The public number `name` of the clients' requests, `(runs, clients)`; 0 where it is None."""
         asked = []
         for part in parts:
             number, like = getattr(part.asks[0], name), part.asks[0].noise_multiplier
@@ -270,11 +269,11 @@ class Clients:
         return self._by_client(asked)
 
     def release(self, plan: ClientsPlan, streams: Streams) -> tuple[ClientsState, Estimate]:
-        """The mean of what the clients send, by a plan of this oracle; as `estimate`."""
+        """Make the release of a plan of this oracle: the mean of the clients' messages; as `estimate`."""
         if plan.oracle is not self:
             raise ValueError("Expected plan to be this oracle's, released as it was made: plan again.")
         lineage, before = plan.state.meter.lineage, plan.state.meter.calls[:, 0]
-        # That of the parts, which watch over what is changed in them.
+        # Taken from the parts, whose plans are protected against changes.
         granted = self._by_client([part.granted for part in plan.parts])[:, 0]
         calls, late = lineage.advance(before, granted)
         if late is not None:
@@ -301,9 +300,9 @@ class Clients:
         )
         return replace(paid, stopped=torch.where(no_number, wrong, plan.stopped)), estimate
 
-    # ------------------------------------------------------------ what a crash must not forget
+    # ------------------------------------------------------------ the record of spending that survives a crash
     def _written_down(self) -> Iterator[tuple[int, Path, dict[str, Tensor]]]:
-        """The place of each client of this process, its file, and what stands there: numbers by run and name."""
+        """The place of each client of this process, its file, and the file's content: numbers by run and name."""
         assert self.record is not None
         for place, client in enumerate(self.blocks.clients(self.blocks.processes.rank)):
             path, found = self.record / f"client-{client}.spent", {}
@@ -312,7 +311,7 @@ class Clients:
             yield place, path, found
 
     def _write_down(self, before: Meter, after: Meter) -> None:
-        """Write what each client has spent to disk, before anything is sent; nothing is if that fails."""
+        """Write each client's spending to disk before messages are sent; if this fails, no message is sent."""
         contents, meter = {}, {name: numbers.cpu() for name, numbers in flatten(after).items()}
         for place, path, found in self._written_down():
             for run, row in enumerate(self.rows):
@@ -328,13 +327,13 @@ class Clients:
         files.write(contents, mode=0o600)
 
     def resumed(self, state: ClientsState) -> ClientsState:
-        """A stored state with everything counted that its clients have sent since; all processes call it.
+        """A stored state, updated with all that its clients have sent since; all processes call it.
 
-        What was spent stays spent, and rounds that were sent count: all go on after the last that one wrote down.
+        Earlier spending and rounds stay counted: all clients continue after the last round in any client's record.
 
         Raises:
           ValueError: without a record; in all processes, naming the file, if it is missing, damaged or another run's;
-            if rounds were sent whose noise a tree or another factorisation would have to know again.
+            if rounds were sent whose noise a tree or another factorisation would need again.
         """
         if self.record is None:
             raise ValueError("Expected record=None to be the folder in which these clients wrote what they had spent.")
@@ -352,7 +351,7 @@ class Clients:
                 if each:
                     raise ValueError(each)
             last = self.blocks.processes.gather(meter["calls"].amax(1)).amax(0)
-        if bool((last[:, None] > state.meter.calls.cpu()).any()) and _remembers_noise(state.belief):
+        if bool((last[:, None] > state.meter.calls.cpu()).any()) and _remembers_noise(state.memory):
             raise ValueError(
                 f"Expected the checkpoint to include round {int(last.max())}, which was sent: a tree's noise cannot be "
                 "drawn again. Begin anew with another record; what was spent stays spent."
@@ -361,7 +360,7 @@ class Clients:
         return replace(state, meter=restore(state.meter, meter))
 
     def _problem(self, meter: Meter, place: int, path: Path, found: dict[str, Tensor]) -> str:
-        """The error of a file that does not go on from this meter; "" if it does."""
+        """The error message of a file that does not continue this meter; "" if it does."""
         for run, row in enumerate(self.rows):
             calls, spent = int(meter.calls[run, place]), float(meter.spent[run, place])
             if not found and calls:
@@ -379,17 +378,17 @@ class Clients:
         """The mean of all clients' estimates at `x` for the runs in `active`.
 
         Args:
-          state: from `init` or the last call; one that was released from already is refused.
+          state: from `init` or the last call; a state from which a release was made already is refused.
           x: `(runs, dim)`.
           streams: the runs' randomness.
           active: `(runs,)` bool.
 
         Returns:
-          The next state, and the estimate: the price is that of the client that pays most, gradients and evaluations
-          are those of all. A run in which a client sent what is no number is DIVERGED; `stopped` says which.
+          The next state, and the estimate: its price is the largest of a client, gradients and evaluations are summed
+          over all. If a client's message is not finite, the run is DIVERGED, and `stopped` names the client.
 
         Raises:
-          ProcessLost: naming who died, hangs or sends another round, with its clients.
+          ProcessLost: naming the process that died, hangs or is in another round, with its clients.
           ValueError: for other shapes, a state that has released before, and as the clients' oracles.
         """
         with self._naming():
@@ -397,44 +396,44 @@ class Clients:
 
     @contextmanager
     def _naming(self) -> Iterator[None]:
-        """Who is to blame is named with its clients."""
+        """A context that adds the clients of the failing processes to a `ProcessLost` error."""
         try:
             yield
         except ProcessLost as error:
             raise ProcessLost(error.ranks, f"({self.blocks.named(error.ranks)}) {error.reason}") from None
 
     def rollback(self, now: ClientsState, saved: ClientsState, mask: Tensor, *, refresh: bool) -> ClientsState:
-        """All clients go back to what they believed then, in the runs of `mask`; as `Spider.rollback`."""
+        """Restore the saved memory of all clients in the runs of `mask`; as `Spider.rollback`."""
         validate.provides("rollback", oracle=self.oracles[0])
         given = zip(self.oracles, self._unfolded(now), self._unfolded(saved), self._rows(mask), strict=True)
         states = [oracle.rollback(*each, refresh=refresh) for oracle, *each in given]
         return replace(self._folded(states, now.meter.lineage, now.stopped), meter=now.meter)
 
-    # ------------------------------------------------------------ what may be claimed
+    # ------------------------------------------------------------ guarantees
     def declared(self) -> Tensor:
-        """The zCDP that no client of this process exceeds, `(runs,)`."""
-        return self._by_client([oracle.desk.budget for oracle in self.oracles]).amax(1)
+        """The zCDP budget that no client of this process exceeds, `(runs,)`."""
+        return self._by_client([oracle.releases.budget for oracle in self.oracles]).amax(1)
 
     def totals(self) -> Tensor:
-        """Examples that each client of this process has to use up, `(runs, clients)` int64.
+        """The total number of examples of each client of this process, `(runs, clients)` int64.
 
         Raises:
-          ValueError: if its oracles use none up.
+          ValueError: if the clients' oracles do not use examples up.
         """
-        if any(oracle.desk.total is None for oracle in self.oracles):
+        if any(oracle.releases.total is None for oracle in self.oracles):
             raise ValueError("Expected oracles that use examples up.")
-        return self._by_client([oracle.desk.total.expand(oracle.desk.budget.shape) for oracle in self.oracles])
+        return self._by_client([oracle.releases.total.expand(oracle.releases.budget.shape) for oracle in self.oracles])
 
     def claims(
         self, state: ClientsState, delta: float, streams: Streams, *, not_covered: tuple[str, ...] = ()
     ) -> list[list[Guarantee]]:
-        """What each run may claim for each client of this process, of all that this client sent.
+        """The guarantee of each run for each client of this process, covering all messages of the client.
 
         Args:
           state: after the run.
           delta: in (0, 1).
           streams: the runs' randomness.
-          not_covered: what else depends on the data.
+          not_covered: other quantities that depend on the data.
         """
         self._newest(state, torch.ones_like(state.stopped, dtype=torch.bool))
         runs: list[list[Guarantee]] = [[] for _ in range(self.num_runs)]
@@ -448,7 +447,7 @@ class Clients:
     def guarantee(
         self, state: ClientsState, delta: float, streams: Streams, *, not_covered: tuple[str, ...] = ()
     ) -> tuple[Guarantee, ...]:
-        """What each run may claim for every client of every process: the weakest, with what any of them rests on."""
+        """The guarantee of each run for every client of all processes: the weakest, with all clients' assumptions."""
         claims = [_weakest(run) for run in self.claims(state, delta, streams, not_covered=not_covered)]
         with self._naming():
             sent = self.blocks.processes.gather_json([as_json(claim) for claim in claims])
@@ -459,7 +458,7 @@ class Clients:
         try:
             claims = [from_json(text) for text in sent]
         except (ValueError, TypeError) as error:
-            raise ProcessLost((rank,), f"sent what is no claim ({error})") from None
+            raise ProcessLost((rank,), f"sent no valid guarantee ({error})") from None
         if len(claims) != self.num_runs:
             raise ProcessLost((rank,), f"sent {len(claims)} claims for {self.num_runs} runs")
         return claims
@@ -476,14 +475,14 @@ class Clients:
         )
 
 
-def _remembers_noise(belief: Any) -> bool:
-    """Search a belief for noise of earlier releases, as a tree's holds."""
-    parts = [getattr(belief, each.name) for each in fields(belief)] if is_dataclass(belief) else []
-    return isinstance(belief, SumState) or any(map(_remembers_noise, parts))
+def _remembers_noise(memory: Any) -> bool:
+    """Return whether a memory holds noise of earlier releases, as a tree's does."""
+    parts = [getattr(memory, each.name) for each in fields(memory)] if is_dataclass(memory) else []
+    return isinstance(memory, SumState) or any(map(_remembers_noise, parts))
 
 
 def _weakest(claims: Sequence[Guarantee]) -> Guarantee:
-    """The claim of the largest epsilon, which rests on what any of the claims does."""
+    """The guarantee with the largest epsilon, with the assumptions and exclusions of all."""
     assumptions = rest_of(*(claim.assumptions for claim in claims))
     not_covered = dict.fromkeys(each for claim in claims for each in claim.not_covered)
     weakest = max(claims, key=lambda claim: claim.epsilon)

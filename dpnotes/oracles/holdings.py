@@ -1,4 +1,4 @@
-"""What each client holds: its own part of a data set, or a distribution of its own."""
+"""The data of each client: its own part of a data set, or its own distribution."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,20 +13,22 @@ from dpnotes.guarantees import Basis, examples_apart
 from dpnotes.oracles.samples import Batch, DataSetSamples, Samples
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, Positive, checked
 
 
-def dirichlet_split(labels: Tensor, num_clients: int, concentration: float, seed: str | int) -> list[Tensor]:
-    """Who gets which examples, if each label is dealt out in shares of its own, Dirichlet's.
+@checked
+def dirichlet_split(labels: Tensor, num_clients: AtLeastOne, concentration: Positive, seed: str | int) -> list[Tensor]:
+    """A random split of examples over clients, with Dirichlet-distributed shares of each label.
 
     The split of Hsu, Qi and Brown ("Measuring the effects of non-identical data distribution", arXiv:1909.06335), by
-    label: the smaller the concentration, the fewer clients have most of a label. Who would have no example gets one
-    from whoever has most. It reads the labels to make clients: what they hold is then given.
+    label: the smaller the concentration, the fewer clients have most of a label. A client without examples gets one
+    from the client with the most. The split reads the labels; afterwards each client's data are regarded as given.
 
     Args:
       labels: `(examples,)` int64.
       num_clients: m, from 1 to the number of examples.
-      concentration: of all clients alike, above 0.
-      seed: of shares and order.
+      concentration: the Dirichlet parameter of all clients, above 0.
+      seed: the seed of shares and order.
 
     Returns:
       The examples of each client, int64, in random order.
@@ -39,9 +41,6 @@ def dirichlet_split(labels: Tensor, num_clients: int, concentration: float, seed
       >>> sorted(torch.cat(parts).tolist()) == list(range(100)), [len(part) for part in parts]
       (True, [53, 3, 44])
     """
-    validate.instance(Tensor, labels=labels)
-    validate.at_least(1, num_clients=num_clients)
-    validate.positive(concentration=concentration)
     if labels.dim() != 1 or len(labels) < num_clients:
         raise ValueError(f"Expected labels of shape {tuple(labels.shape)} to be (examples,), one a client or more.")
     rng = np.random.default_rng(int(Streams.of(seed, ["split"]).words("split", 0, 1)[0]))
@@ -62,15 +61,15 @@ def dirichlet_split(labels: Tensor, num_clients: int, concentration: float, seed
 
 @dataclass(frozen=True, eq=False)
 class HeldExamples:
-    """A problem whose rows have examples of their own out of another's: `table` `(rows, held)` int64, each once a row.
+    """A problem whose rows have different examples of another problem: `table` `(rows, held)` int64, distinct per row.
 
     Raises:
-      ValueError: for a row that has an example twice, which would move its mean twice, or one that the problem has not.
+      ValueError: for a row with an example twice, which would double its influence, or with an unknown example.
     """
 
     problem: Problem
     table: Tensor
-    checked: bool = False  # where rows are known to be so, and looking would make a device wait
+    checked: bool = False  # True skips the check, which would make the host wait for a device
 
     def __post_init__(self) -> None:
         validate.instance(Tensor, table=self.table)
@@ -83,57 +82,57 @@ class HeldExamples:
 
     @property
     def num_examples(self) -> int:
-        """Of each row."""
+        """The number of examples of each row."""
         return self.table.shape[1]
 
     @property
     def dim(self) -> int:
-        """That of the problem."""
+        """The problem's `dim`."""
         return self.problem.dim
 
     @property
     def constants(self) -> dict[str, Constant]:
-        """Those of the problem."""
+        """The problem's constants."""
         return self.problem.constants
 
     @property
     def keeps_examples_apart(self) -> bool:
-        """As the problem does."""
+        """Return whether the problem keeps its examples apart."""
         return not examples_apart(self.problem)
 
     @property
     def opens(self) -> str | None:
-        """As the problem does."""
+        """The problem's `opens`."""
         return getattr(self.problem, "opens", None)
 
     @property
     def mixes_examples(self) -> bool:
-        """As the problem does."""
+        """Return whether the problem mixes its examples."""
         return getattr(self.problem, "mixes_examples", False)
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> ExampleGradients:
-        """As `Problem.gradients`, of the examples at these places of a row's own."""
+        """The gradients of `Problem.gradients`, with `examples` as places in each row's own examples."""
         return self.problem.gradients(x, self.table if examples is None else self.table.gather(1, examples))
 
     def take(self, index: Tensor) -> "HeldExamples":
-        """Some of the rows."""
+        """The problem for some of the rows."""
         return HeldExamples(self.problem.take(index), self.table[index], checked=True)
 
 
 @dataclass(frozen=True, eq=False)
 class ClientSamples:
-    """The examples of clients, each its own part of a data set, which it uses once, in an order of its own.
+    """The examples of clients: each client has its own part of a data set and uses it once, in its own order.
 
-    Rows with equally many examples are asked together.
+    Rows with equally many examples are computed together.
 
     Args:
       problem: the data set, whose runs share it.
       holdings: the examples of each client of a block, int64, one or more.
-      clients: `(rows,)` int64, which of them a row is; see `of`.
+      clients: `(rows,)` int64, the client of each row; see `of`.
       examples_at_once: as `DataSetSamples`.
 
     Raises:
-      ValueError: for a client without examples, or with some that the problem has not.
+      ValueError: for a client without examples, or with unknown examples.
 
     Example:
       >>> from dpnotes.problems.quadratics import Quadratic
@@ -151,7 +150,7 @@ class ClientSamples:
     def of(
         problem: Problem, holdings: Sequence[Tensor], num_runs: int, examples_at_once: int = 4096
     ) -> "ClientSamples":
-        """For so many runs of all these clients; row `run * clients + place`."""
+        """The examples for `num_runs` runs of all these clients; row `run * clients + place` is one client."""
         validate.at_least(1, num_runs=num_runs)
         return ClientSamples(problem, tuple(holdings), torch.arange(len(holdings)).repeat(num_runs), examples_at_once)
 
@@ -161,7 +160,7 @@ class ClientSamples:
         for client, held in enumerate(self.holdings):
             validate.instance(Tensor, holdings=held)
             known = len(held) > 0 and int(held.min()) >= 0 and int(held.max()) < self.problem.num_examples
-            if not known or len(held.unique()) < len(held):  # twice the same example moves a mean twice as far
+            if not known or len(held.unique()) < len(held):  # an example that occurs twice has twice the influence
                 raise ValueError(
                     f"Expected the {len(held)} examples of client {client} to be one or more of "
                     f"{self.problem.num_examples}, from 0 on, each once."
@@ -178,11 +177,11 @@ class ClientSamples:
 
     @property
     def basis(self) -> Basis:
-        """As `DataSetSamples.basis`."""
+        """The basis of the bounds, as for `DataSetSamples.basis`."""
         return DataSetSamples(self.problem).basis
 
     def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> "ClientsBatch":
-        """The examples at these places of each client's order."""
+        """The batch of examples at these places of each client's order."""
         total, parts = self.total, []
         for size in self._sizes.unique().tolist():
             rows = (total == size).nonzero()[:, 0]
@@ -200,12 +199,12 @@ class ClientSamples:
 
 @dataclass(frozen=True, eq=False)
 class ClientsBatch:
-    """Batches of rows whose data sets differ in size: each with the rows that it is of."""
+    """The batches of rows whose data sets differ in size: pairs of row indices and their batch."""
 
     parts: Sequence[tuple[Tensor, Any]]
 
     def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
-        """As `Batch.term`."""
+        """The next term of each row, as for `Batch.term`."""
         found = x.new_zeros(len(x), x.shape[-1])
         for rows, batch in self.parts:
             found[rows] = batch.term(x[rows], previous[rows], new[rows], bound[rows])
@@ -214,12 +213,12 @@ class ClientsBatch:
 
 @dataclass(frozen=True, eq=False)
 class TiltedSamples:
-    """Examples `f(x; z) + a'x` with a tilt a of each row: clients that disagree, and if tilts add up to 0 agree in sum.
+    """Examples `f(x; z) + a'x` with a tilt a per row, for clients with different losses; tilts may add up to 0.
 
-    Differences of gradients are as without a tilt; a fresh gradient may be `|a|` longer.
+    Differences of gradients do not change by a tilt; a fresh gradient may be longer by `|a|`.
 
     Args:
-      samples: of a distribution; one that clips would clip before the tilt.
+      samples: of a distribution, without clipping, which would act before the tilt.
       tilts: `(rows, dim)`.
 
     Raises:
@@ -251,16 +250,16 @@ class TiltedSamples:
 
     @property
     def total(self) -> Tensor:
-        """As without."""
+        """The number of examples, as without tilts."""
         return self.samples.total
 
     @property
     def basis(self) -> Basis:
-        """Of bounds that hold with the tilt."""
+        """The basis of the bounds, which must hold with the tilts."""
         return self.samples.basis
 
     def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> "TiltedBatch":
-        """As without."""
+        """The batch of the untilted samples, with the tilts."""
         return TiltedBatch(self.samples.batch(start, count, streams, call), self.tilts)
 
     def take(self, index: Tensor) -> "TiltedSamples":
@@ -270,11 +269,11 @@ class TiltedSamples:
 
 @dataclass(frozen=True, eq=False)
 class TiltedBatch:
-    """A batch, and the tilt of each row."""
+    """A batch together with the tilt of each row."""
 
     batch: Batch
     tilts: Tensor
 
     def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
-        """As `Batch.term`."""
+        """The next term of each row, as for `Batch.term`."""
         return self.batch.term(x, previous, new, bound) + torch.where(new[:, None], self.tilts.to(x), 0)

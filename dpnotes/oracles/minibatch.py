@@ -1,4 +1,4 @@
-"""The noised mean gradient of a minibatch, clipped, or under a bound that is proved, measured or assumed."""
+"""The noised mean gradient of a minibatch, with clipping or under a proved, measured or assumed bound."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,74 +10,76 @@ from torch import Tensor
 from dpnotes.core import Mechanism, Problem, Relation, Sampling
 from dpnotes.guarantees import BATCH_NORM, STATISTICS_WITHOUT_NOISE, Assumption, Basis, examples_apart
 from dpnotes.oracles.batches import draw
-from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State, norms_within
+from dpnotes.oracles.release import Answer, Ask, Meter, ReleasePlan, Releases, ReleasingOracle, State, norms_within
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.precision import flushed
+from dpnotes.util.validate import AtLeastZero, checked
 
 _PURPOSE = "minibatch: examples"
 
 
 @runtime_checkable
 class Augmentable(Protocol):
-    """A problem whose examples may be changed at random, by draws that are a function of (run, call, example)."""
+    """A problem with random augmentation of examples, by draws that are a function of (run, call, example)."""
 
     def augmented(self, streams: Streams, calls: Tensor) -> Problem:
-        """The problem of the changed examples; `calls` are `(runs,)`."""
+        """The problem with augmented examples; `calls` are `(runs,)`."""
         ...
 
 
+@checked
 @dataclass(frozen=True)
-class MinibatchGradient(OnDesk):
+class MinibatchGradient(ReleasingOracle):
     """The gradient in Algorithms 1 and 2 of Avdiukhin, Dinitz, Fan and Yaroslavtsev (2024), arXiv:2410.06878.
 
     The algorithms, by their lines, at x_t, t = 0 ... T-1:
       sample a minibatch B_t of size B                                         (`batches.draw`)
       Algorithm 1: g_i <- grad f_i(x_t) / max(1, |grad f_i(x_t)| / C)          (`clipped=True`)
       Algorithm 2: g_i <- grad f_i(x_t), presumed no longer than C             (`clipped=False`)
-      xi_t ~ N(0, Delta^2 I); release mean_i g_i + xi_t                        (`Desk.release`)
+      xi_t ~ N(0, Delta^2 I); release mean_i g_i + xi_t                        (`Releases.release`)
     The paper's Delta is `noise_std`, C is `norm_bound`, T is `num_steps`.
 
-    Differences from the paper: the sampling and the neighbouring relation are named, and only pairs that an accountant
-    knows are taken; a Poisson batch is divided by its expected size, which is public, never by its own; what Algorithm
-    2 presumes of the norms is compared with them during the run.
+    Differences from the paper: sampling and neighbouring relation are stated, and only pairs with an accountant are
+    accepted; the sum over a Poisson batch is divided by the expected size, which is public, never by the actual size;
+    the norms that Algorithm 2 presumes to be bounded are compared with the bound during the run.
 
     Formal guarantees:
-      The answer has the sensitivity of `privacy.events.clipped_sensitivity`, in exact arithmetic (in float32 rounding
-      exceeds it by up to 1e-5 of itself, see `ClippedGradient`). Clipped, that is enforced for any loss of a problem
-      that keeps its examples apart, and assumed for another one.
-      Unclipped, it holds while no gradient is longer than `norm_bound`, of this data set and of its neighbour. A run
-      that sees a longer one claims nothing; that it saw none shows nothing for its neighbours. What a random batch
-      gains by sampling rests on nobody learning who was in it. The counts of the check are exact, so no guarantee
-      covers them.
+      The answer has the sensitivity of `privacy.events.clipped_sensitivity`, in exact arithmetic (in float32, rounding
+      exceeds it by up to 1e-5 of itself, see `ClippedGradient`). With clipping this is enforced for any loss of a
+      problem that keeps its examples apart, and assumed for other problems.
+      Without clipping it holds if no gradient of this data set or of its neighbour is longer than `norm_bound`. A run
+      that observes a longer one claims nothing; if it observes none, nothing is shown for the neighbours. Amplification
+      by sampling assumes that nobody learns which examples a batch contains. The counts of the check are exact, so no
+      guarantee covers them.
 
-    Memory and time are those of `problem.gradients` on a batch. An unclipped step that is not checked asks for a
-    weighted sum and nothing else.
+    Memory and time are those of `problem.gradients` on a batch. An unclipped step without a check computes only a
+    weighted sum.
 
     Args:
-      problem: what is minimised.
+      problem: the problem to minimise.
       sampling: `core.WHOLE`, `Sampling.fixed_size` (replace-one) or `Sampling.poisson` (add-or-remove, zero-out).
-      noise_std: `(runs,)` float64, at least 0, in the units of a gradient: of each coordinate of the noise on the mean.
-        0 goes with the mechanism `Exact`.
-      norm_bound: C, above 0: the longest gradient.
-      num_steps: T, at least 1; a run that asks for more gets the status FINISHED.
+      noise_std: `(runs,)` float64, at least 0, in the units of a gradient: standard deviation of the noise on each
+        coordinate of the mean. 0 needs the mechanism `Exact`.
+      norm_bound: C, above 0: the largest norm of a gradient.
+      num_steps: T, at least 1; a run that requests more steps gets the status FINISHED.
       relation: which data sets are neighbours.
-      clipped: whether longer gradients are scaled down to C. One that is not finite then counts as zero.
-      bound_basis: what C rests on: proved, measured (on the data themselves, which no guarantee covers, clipped or not)
-        or assumed.
-      check: an unclipped run compares its batch's norms with C every so many steps; 0: never. In between only the
-        mean is looked at, which costs nothing: one longer than C shows that a gradient is.
+      clipped: whether longer gradients are scaled down to C. A gradient that is not finite then counts as zero.
+      bound_basis: the basis of C: proved, measured (on the private data, which no guarantee covers, clipped or not) or
+        assumed.
+      check: an unclipped run compares its batch's norms with C every `check` steps; 0: never. In between only the mean
+        is compared, at no cost: a mean longer than C shows that some gradient is longer.
       augment: whether the problem's `augmented` examples are used.
-      divisor: the public number that the sum over the batch is divided by; if None the size of the batch, of a Poisson
-        one the expected size `rate * num_examples`. Required under add-or-remove-one, where the number of examples is
-        secret.
-      mechanism: `Gaussian`, or `Exact` for a run that guarantees nothing.
+      divisor: the public number by which the sum over the batch is divided; None: the size of the batch, for a Poisson
+        batch the expected size `rate * num_examples`. Required under add-or-remove-one, where the number of examples is
+        private.
+      mechanism: `Gaussian`, or `Exact` for a run without a guarantee.
 
     Raises:
-      CombinationError: if no accountant knows this sampling under this relation.
+      CombinationError: if no accountant supports this sampling under this relation.
       ValueError: for a fresh sampling, another number of examples than the sampling's, a number outside its domain, a
-        divisor that is missing, or a problem that cannot be augmented.
+        missing divisor, or a problem that cannot be augmented.
 
     Example:
       >>> from dpnotes.problems.quadratics import Quadratic
@@ -98,17 +100,13 @@ class MinibatchGradient(OnDesk):
     relation: Relation = Relation.REPLACE_ONE
     clipped: bool = False
     bound_basis: Basis = "assumed"
-    check: int = 1
+    check: AtLeastZero = 1
     augment: bool = False
     divisor: float | None = None
     mechanism: Mechanism = Gaussian()
 
     def __post_init__(self) -> None:
         validate.provides("gradients", "num_examples", problem=self.problem)
-        validate.instance(Sampling, sampling=self.sampling)
-        validate.instance(Relation, relation=self.relation)
-        validate.flag(clipped=self.clipped, augment=self.augment)
-        validate.at_least(0, check=self.check)
         validate.one_of(("whole", "fixed-size", "poisson"), sampling=self.sampling.scheme)
         validate.one_of(("proved", "measured", "assumed"), bound_basis=self.bound_basis)
         if self.sampling.scheme == "fixed-size" and self.sampling.num_examples != self.problem.num_examples:
@@ -120,17 +118,17 @@ class MinibatchGradient(OnDesk):
             raise ValueError("Expected a divisor under add-or-remove-one: the number of examples is secret there.")
         if self.augment and not isinstance(self.problem, Augmentable):
             raise ValueError(f"Expected problem={type(self.problem).__name__} to have `augmented` for augment=True.")
-        _ = self.desk
+        _ = self.releases
 
     @cached_property
-    def desk(self) -> Desk:
-        """The terms of its releases. Their cost is a public number: of a Poisson batch the expected size."""
+    def releases(self) -> Releases:
+        """The accounting of the releases, with work counted in public numbers (expected sizes for Poisson)."""
         expected = self.sampling.rate * self.problem.num_examples
         divisor = expected if self.divisor is None else self.divisor
         not_covered = (BATCH_NORM,) if getattr(self.problem, "mixes_examples", False) else ()
         if self.clipped and self.bound_basis == "measured":
             not_covered = (*not_covered, STATISTICS_WITHOUT_NOISE)
-        return Desk.fixed(
+        return Releases.fixed(
             self.norm_bound, divisor, self.noise_std, self.num_steps, self.relation, self.sampling,
             "enforced" if self.clipped else self.bound_basis, self.mechanism,
             # Under add-or-remove-one the number of examples is not public.
@@ -139,11 +137,11 @@ class MinibatchGradient(OnDesk):
         )  # fmt: skip
 
     def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
-        """The mean gradient of a batch, the same every time."""
-        return self.desk.claimed
+        """The request for a batch's mean gradient, which is the same at every step."""
+        return self.releases.claimed
 
-    def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
-        """Of the batch that this call draws, clipped, or compared with the bound."""
+    def answer(self, plan: ReleasePlan, streams: Streams) -> tuple[Answer, ...]:
+        """The mean gradient of the batch that this call draws, clipped or compared with the bound."""
         x, calls, divisor = plan.x, plan.state.meter.calls, plan.asks[0].bound.divisor
         sample = draw(self.sampling, self.problem.num_examples, streams, _PURPOSE, calls)
         problem = self.problem
@@ -151,20 +149,20 @@ class MinibatchGradient(OnDesk):
             problem = problem.augmented(streams, calls)
         gradients = problem.gradients(x, sample.examples)
         if self.clipped:
-            # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
+            # An example without a finite gradient counts as zero: it must not determine the run's status.
             norms = gradients.norms().nan_to_num(nan=torch.inf, posinf=torch.inf)
             weights = self.norm_bound / divisor / norms.clamp_min(self.norm_bound)
-            if self.sampling.scheme == "poisson":  # whose batches are padded
+            if self.sampling.scheme == "poisson":  # Poisson batches are padded
                 weights = sample.present * weights
             return (Answer(gradients.weighted_sum(flushed(weights))),)
         seen, size = None, sample.present.sum(1)
         looked = plan.granted if self.check < 2 else plan.granted & (calls % self.check == 0)
         if self.check == 1 or (self.check and bool(looked.any())):
-            longer = sample.present & ~(gradients.norms() <= self.norm_bound)  # NaN is longer
+            longer = sample.present & ~(gradients.norms() <= self.norm_bound)  # NaN counts as longer
             seen = looked, longer.sum(1), size
         mean = gradients.weighted_sum(sample.present.to(x.dtype) * (1 / divisor))
         return (Answer(mean, size, seen),)
 
     def bounds(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
-        """The bound of the norms."""
-        return norms_within(self.norm_bound, self.desk.basis, meter, run)
+        """The assumption on the gradient norms."""
+        return norms_within(self.norm_bound, self.releases.basis, meter, run)

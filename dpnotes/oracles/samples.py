@@ -1,4 +1,4 @@
-"""Examples that are used once: where batches of them come from, to be asked at one point or at several."""
+"""Sources of examples that are used once, and batches from them whose gradients are computed at several points."""
 
 import math
 from collections.abc import Callable
@@ -18,30 +18,30 @@ PURPOSE = "samples"
 ORDER_PURPOSE = "samples: order"
 DIRECTIONS_PURPOSE = "samples: directions"
 PREVIOUS_PURPOSE = "samples: directions at the previous point"
-PURPOSES = PURPOSE, ORDER_PURPOSE, DIRECTIONS_PURPOSE, PREVIOUS_PURPOSE  # which no mechanism may have
+PURPOSES = PURPOSE, ORDER_PURPOSE, DIRECTIONS_PURPOSE, PREVIOUS_PURPOSE  # which no mechanism may use
 _ROUNDS = 8
-_WRITTEN_OUT = 2**24  # numbers: gradients of examples that are held at once where they have no factors
+_WRITTEN_OUT = 2**24  # the most numbers in memory for gradients of examples in dense form
 
 
 class Batch(Protocol):
-    """Examples that were drawn, a batch a run, to be asked at any number of points in one go."""
+    """A batch of drawn examples per run, whose gradients can be computed at several points at once."""
 
     def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
-        """The next term of SPIDER's sum, `(runs, dim)`; anything in runs whose batch is empty.
+        """The next term of SPIDER's sum, `(runs, dim)`; arbitrary in runs whose batch is empty.
 
-        The mean of `grad f(x; z)` where the sum is `new`, of `grad f(x; z) - grad f(previous; z)` in the other runs.
-        `x` and `previous` are `(runs, dim)`, or several points each, `(runs, points, dim)`: then an example's gradient
-        is the mean of its gradients at them, as that of a smoothed loss. What is averaged over examples may be `bound`
-        long, `(runs,)`: a source whose basis is "enforced" scales it down to that.
+        The term is the mean of `grad f(x; z)` where the sum is `new`, and of `grad f(x; z) - grad f(previous; z)` in
+        the other runs. `x` and `previous` are `(runs, dim)`, or several points each, `(runs, points, dim)`: then an
+        example's gradient is the mean of its gradients at these points, as for a smoothed loss. An example's
+        contribution has norm at most `bound`, `(runs,)`: a source with the basis "enforced" scales it down to that.
         """
         ...
 
 
 class Samples(Protocol):
-    """A source of examples, `total` of them a run (int64, `()` or `(runs,)`); `basis` is what bounds rest on.
+    """A source of `total` examples per run (int64, `()` or `(runs,)`); `basis` is the basis of the bounds.
 
-    One that asks an example for more than its gradient has `queries(count, new)`: how many gradients and losses of
-    single examples, `(runs,)` each or None, the terms of `count` examples take where the sum is `new` and elsewhere.
+    A source that needs more than one gradient per example has `queries(count, new)`: the numbers of gradients and of
+    losses of single examples, `(runs,)` each or None, for the terms of `count` examples where the sum is `new` or not.
     """
 
     @property
@@ -51,7 +51,7 @@ class Samples(Protocol):
     def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> Batch:
         """The examples `start ... start + count - 1` of each run, `(runs,)` int64 each; none where `count` is 0.
 
-        `call` `(runs,)` is a number that no other batch has.
+        `call` `(runs,)` is a number that identifies the batch.
         """
         ...
 
@@ -60,7 +60,7 @@ class Samples(Protocol):
 
 # ---------------------------------------------------------------- virtual data
 class DistributionBatch(Protocol):
-    """A batch of a distribution, one a run."""
+    """A batch drawn from a distribution, one per run."""
 
     def gradient(self, x: Tensor) -> Tensor:
         """The mean gradient at `x`, `(runs, dim)`."""
@@ -68,21 +68,21 @@ class DistributionBatch(Protocol):
 
 
 class FreshData(Protocol):
-    """A distribution: examples without end."""
+    """A distribution, which supplies unlimited new examples."""
 
     def fresh(self, batch_size: Any, streams: Streams, purpose: str, call: Tensor) -> DistributionBatch:
-        """A batch of new examples, `batch_size` of them, one number or `(runs,)` float64; none is written out."""
+        """A batch of `batch_size` new examples (one number or `(runs,)` float64), which are not stored singly."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class VirtualBatch:
-    """A batch of a distribution as a `Batch`; nothing is clipped."""
+    """The `Batch` made of a distribution's batch, without clipping."""
 
     examples: DistributionBatch
 
     def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
-        """As `Batch.term`; the bound is not enforced."""
+        """The next term, as for `Batch.term`; the bound is not enforced."""
         mean = self._gradient(x)
         if checks.known_empty(~new):
             return mean
@@ -96,12 +96,12 @@ class VirtualBatch:
 
 @dataclass(frozen=True, eq=False)
 class VirtualSamples:
-    """So many examples of a distribution whose batches are drawn as a whole (`problems.virtual.VirtualData`).
+    """A number of examples of a distribution whose batches are drawn as a whole (`problems.virtual.VirtualData`).
 
     Args:
       data: the distribution.
-      total: examples a run has, whole numbers from 1 to 1e18, one for all runs or `(runs,)`.
-      basis: what bounds of examples rest on, "assumed" or "proved": no example exists that could be clipped.
+      total: the number of examples, a whole number from 1 to 1e18, one for all runs or `(runs,)`.
+      basis: the basis of the examples' bounds, "assumed" or "proved": single examples do not exist for clipping.
 
     Raises:
       ValueError: outside these domains.
@@ -125,7 +125,7 @@ class VirtualSamples:
         validate.one_of(("assumed", "proved"), basis=basis)
         if not isinstance(total, Tensor):
             validate.real(total=total)
-        # A number that no tensor of whole numbers holds is refused below, too.
+        # Clamped to int64, so that a number outside it is refused below, too.
         count = torch.as_tensor(total if isinstance(total, Tensor) else max(-1, min(total, 2**62)))
         if count.dim() > 1 or not bool(((count >= 1) & (count <= 1e18) & (count == count.floor())).all()):
             raise ValueError(f"Expected total={total} to be whole numbers from 1 to 1e18, one or (runs,).")
@@ -133,7 +133,7 @@ class VirtualSamples:
             object.__setattr__(self, name, value)
 
     def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> VirtualBatch:
-        """A batch of its own for every call, wherever it starts."""
+        """A new batch for every call, whatever its `start`."""
         return VirtualBatch(self.data.fresh(count.double().clamp_min(1), streams, PURPOSE, call))
 
     def take(self, index: Tensor) -> "VirtualSamples":
@@ -144,48 +144,48 @@ class VirtualSamples:
 # ---------------------------------------------------------------- data sets
 @runtime_checkable
 class Subtractable(Protocol):
-    """Gradients of examples that know their differences to those at another point, factored."""
+    """Gradients of examples from which the gradients at another point can be subtracted in factored form."""
 
     def minus(self, other: ExampleGradients) -> ExampleGradients:
-        """`grad f_i(x) - grad f_i(y)` of the same examples, where `other` are those at y."""
+        """The differences `grad f_i(x) - grad f_i(y)` of the same examples, where `other` holds those at y."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class WrittenOut:
-    """Gradients of examples without factors, `(runs, examples, dim)`."""
+    """Gradients of examples in dense form, `(runs, examples, dim)`."""
 
     rows: Tensor
 
     @property
     def losses(self) -> Tensor:
-        """No loss is known, `(runs, examples)` NaN."""
+        """The losses, which are unknown: `(runs, examples)` NaN."""
         return torch.full_like(self.rows[..., 0], torch.nan)
 
     def norms(self) -> Tensor:
-        """`(runs, examples)`."""
+        """The norms of the gradients, `(runs, examples)`."""
         return row_norms(self.rows)
 
     @full_precision()
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """`(runs, dim)`."""
+        """The weighted sum of the gradients, `(runs, dim)`."""
         return torch.bmm(weights[:, None], self.rows.masked_fill((weights == 0)[..., None], 0))[:, 0]
 
     def minus(self, other: "WrittenOut") -> "WrittenOut":
-        """Row by row."""
+        """The differences, row by row."""
         return WrittenOut(self.rows - other.rows)
 
 
 @dataclass(frozen=True, eq=False)
 class DataSetBatch:
-    """Some examples of a data set, a batch a run, whose terms are clipped.
+    """A batch of a data set's examples per run, with clipped terms.
 
     Args:
       problem: the data set.
       start: `(runs,)` int64, the first place in the run's order.
       count: `(runs,)` int64.
-      streams: what the order depends on.
-      examples_at_once: how many a run, beyond which the mean is summed up in parts.
+      streams: the streams that determine the order.
+      examples_at_once: the number of examples per run beyond which the mean is summed in parts.
     """
 
     problem: Problem
@@ -195,7 +195,7 @@ class DataSetBatch:
     examples_at_once: int
 
     def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
-        """As `Batch.term`; runs with a new sum have batches of another size, and are asked by themselves."""
+        """The next term, as for `Batch.term`; runs with a new sum, whose batch size differs, come separately."""
         found = x.new_zeros(len(x), x.shape[-1])
         for first in (True, False):
             index = ((new == first) & (self.count > 0)).nonzero()[:, 0]
@@ -213,8 +213,8 @@ class DataSetBatch:
     def difference(self, x: Tensor, previous: Tensor, bound: Tensor) -> Tensor:
         """The mean of the differences, each no longer than `bound`, `(runs, dim)`.
 
-        Where gradients cannot be subtracted in factors, or are those at several points, they are written out, `dim`
-        numbers an example and point.
+        Where gradients cannot be subtracted in factored form, or are taken at several points, they are stored in dense
+        form, with `dim` numbers per example and point.
         """
         one = self.start[:, None].clamp_max(self.problem.num_examples - 1)
         factored = x.dim() == 2 and isinstance(self.problem.gradients(x, one), Subtractable)
@@ -223,7 +223,7 @@ class DataSetBatch:
         return self.mean(lambda which, _: gradients(x, which).minus(gradients(previous, which)), bound, at_once)
 
     def _at_once(self, x: Tensor) -> int:
-        """How many examples a run, where gradients are written out."""
+        """The number of examples per run at once, where gradients are in dense form."""
         return max(1, min(self.examples_at_once, _WRITTEN_OUT // x.numel()))
 
     def take(self, index: Tensor) -> "DataSetBatch":
@@ -234,7 +234,7 @@ class DataSetBatch:
     def _written_out(self, x: Tensor, examples: Tensor) -> WrittenOut:
         points = x.view(len(x), -1, x.shape[-1])
         shape = (*examples.shape, points.shape[1])
-        each = torch.arange(len(x), device=x.device)[:, None, None].expand(shape).flatten()  # runs of their own
+        each = torch.arange(len(x), device=x.device)[:, None, None].expand(shape).flatten()  # one run each
         places = torch.arange(shape[2], device=x.device).expand(shape).flatten()
         asked = examples[..., None].expand(shape).reshape(-1, 1)
         gradients = self.problem.take(each).gradients(points[each, places], asked)
@@ -246,16 +246,16 @@ class DataSetBatch:
         """The mean of the examples' terms, each no longer than `bound`, `(runs, dim)`.
 
         Args:
-          terms_of: from examples `(runs, some)` and their places in the batch `(some,)` to their terms.
+          terms_of: maps examples `(runs, some)` and their places in the batch `(some,)` to their terms.
           bound: `(runs,)`.
-          examples_at_once: a run, at least 1.
+          examples_at_once: the number per run, at least 1.
         """
         last, total = self.problem.num_examples - 1, None
         for places in torch.arange(int(self.count.max()), device=self.count.device).split(examples_at_once):
             examples = shuffled((self.start[:, None] + places).clamp_max(last), last + 1, self.streams, ORDER_PURPOSE)
             terms = terms_of(examples, places)
             norms, most = terms.norms(), bound[:, None]
-            # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
+            # An example without a finite gradient counts as zero: it must not determine the run's status.
             kept = torch.where(norms.isfinite(), torch.where(norms > most, most / norms, 1.0), 0.0)
             weights = kept * (places < self.count[:, None]) / self.count[:, None]
             part = terms.weighted_sum(flushed(weights.to(norms.dtype)))
@@ -267,16 +267,16 @@ class DataSetBatch:
 
 @dataclass(frozen=True, eq=False)
 class DataSetSamples:
-    """The examples of a data set, each once, in a random order that every run has of its own; terms are clipped.
+    """The examples of a data set, each used once, in a separate random order for every run; terms are clipped.
 
-    The order follows from the run's key, and a run that is resumed has to have the same one, or it would use examples
-    again. Secret keys are not kept (`methods.checkpoint` goes on with fresh ones), so all runs with secret streams have
-    one order, which is public. Privacy does not ask for a secret one; other streams in the middle of a run break it.
+    The order depends on the run's key, and a resumed run must have the same order, or it would use examples again.
+    Secret keys are not stored (`methods.checkpoint` resumes with fresh ones), so all runs on secret streams have the
+    same, public order. Privacy does not need a secret order, but requires that a run's streams do not change.
 
     Args:
       problem: the data set.
-      examples_at_once: a run, at least 1, beyond which a batch is summed up in parts: memory is that of
-        `problem.gradients` on so many. The parts decide the rounding of the sum, and nothing else.
+      examples_at_once: the number of examples per run, at least 1, beyond which a batch is summed in parts: memory is
+        that of `problem.gradients` on so many. It affects the rounding of the sum only.
 
     Raises:
       ValueError: outside these domains.
@@ -304,11 +304,11 @@ class DataSetSamples:
 
     @property
     def basis(self) -> Basis:
-        """Enforced, as terms are clipped; of a problem that may not keep its examples apart assumed."""
+        """The basis of the bounds: enforced, as terms are clipped; assumed if the problem may mix its examples."""
         return "assumed" if examples_apart(self.problem) else "enforced"
 
     def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> DataSetBatch:
-        """The examples at these places of the order."""
+        """The batch of examples at these places of the order."""
         order = Streams(torch.zeros_like(streams.keys)) if streams.secret else streams
         return DataSetBatch(self.problem, start, count, order, self.examples_at_once)
 
@@ -318,17 +318,17 @@ class DataSetSamples:
 
 
 def shuffled(places: Tensor, num_examples: int, streams: Streams, purpose: str) -> Tensor:
-    """What stands at these places of a random order of `0 ... num_examples - 1`, one order a run.
+    """The entries at these places of a random permutation of `0 ... num_examples - 1`, one permutation per run.
 
-    A Feistel network over a rectangle of about `sqrt(n)` by `sqrt(n)` with random round functions, walked on where it
-    leaves the range (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002): a place is looked up
-    with some `sqrt(n)` random numbers instead of a list of n. No two places hold the same example. The orders are not
-    all equally likely, which is as well: privacy needs none of them to be random.
+    A Feistel network over a rectangle of about `sqrt(n)` by `sqrt(n)` with random round functions, applied again where
+    it leaves the range (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002): it needs some
+    `sqrt(n)` random numbers instead of a list of n. No two places hold the same example. The permutations are not all
+    equally likely, which is no problem, since privacy does not need a random order.
 
     Args:
       places: `(runs, count)` int64 in `0 ... num_examples - 1`.
       num_examples: n, at least 1.
-      streams: one key a run.
+      streams: one key per run.
       purpose: names the stream.
 
     Example:

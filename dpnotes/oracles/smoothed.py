@@ -1,44 +1,44 @@
-"""Gradients of losses that are smoothed over a ball, estimated from losses alone or from gradients at random points.
+"""Gradient estimates of losses that are smoothed over a ball, from losses alone or from gradients at random points.
 
 The smoothed loss `f_alpha(x)` is the mean of f over the ball of radius alpha around x, and has a gradient everywhere:
 
     grad f_alpha(x) = E grad f(x + alpha u) = E (d / 2 alpha) (f(x + alpha y) - f(x - alpha y)) y
 
-with u uniform in the unit ball and y uniform on the unit *sphere* (Fact 2.3 of Kornowski, Liu and Talwar, 2025). Here
-are the samples that estimate it; with `spider.Spider` they make the paper's oracles, and the plain ones without
-variance reduction.
+with u uniform in the unit ball and y uniform on the unit *sphere* (Fact 2.3 of Kornowski, Liu and Talwar, 2025). This
+module has the samples that estimate this gradient; with `spider.Spider` they form the paper's oracles, and the ones
+without variance reduction.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from dpnotes.core import Problem
 from dpnotes.guarantees import Basis, examples_apart
-from dpnotes.oracles.release import part_of
 from dpnotes.oracles.samples import DIRECTIONS_PURPOSE, PREVIOUS_PURPOSE, DataSetBatch, DataSetSamples, WrittenOut
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
-from dpnotes.util.per_run import Number, rows
+from dpnotes.util.per_run import Number, part_of, rows
 from dpnotes.util.precision import full_precision
+from dpnotes.util.validate import AtLeastOne, EachPositive, checked
 
 Order = Literal["zeroth", "first"]
 Points = tuple[Tensor, ...]  # one or two, (rows, dim) each
 
 
 class PointLosses(Problem, Protocol):
-    """A problem whose losses can be asked for without their gradients, at several points of each run."""
+    """A problem whose losses can be computed without gradients, at several points of each run."""
 
     def losses(self, x: Tensor, examples: Tensor | None = None) -> Tensor:
-        """Of these examples `(runs, batch)`, of all if None, at `x` `(runs, points, dim)`: `(runs, batch, points)`."""
+        """The losses of examples `(runs, batch)`, or all, at `x` `(runs, points, dim)`: `(runs, batch, points)`."""
         ...
 
 
 def ball_smoothness(dim: int) -> float:
-    """kappa: the gradient of an L-Lipschitz loss smoothed over a ball of radius alpha is `kappa L / alpha`-Lipschitz.
+    """The constant kappa: an L-Lipschitz loss smoothed over a ball of radius alpha is `kappa L / alpha`-smooth.
 
     `2 Gamma(d/2 + 1) / (sqrt(pi) Gamma((d + 1)/2))`, about `sqrt(2 d / pi)`, which `|x_1|` attains at 0 (claim
     goldstein.own.smoothing_smoothness).
@@ -55,7 +55,7 @@ def ball_smoothness(dim: int) -> float:
 
 
 def in_ball(normal: Tensor, radius: Number = 1.0) -> Tensor:
-    """Points that are uniform in the ball of this radius, `(..., dim)`, from normal numbers `(..., dim + 2)`.
+    """Uniform points in the ball of this radius, `(..., dim)`, from normal numbers `(..., dim + 2)`.
 
     They are the first coordinates of a point on the sphere in two dimensions more (Archimedes; Barthe, Guédon,
     Mendelson and Naor 2005, arXiv:math/0503650).
@@ -68,7 +68,7 @@ def in_ball(normal: Tensor, radius: Number = 1.0) -> Tensor:
 
 
 def on_sphere(normal: Tensor, radius: Number = 1.0) -> Tensor:
-    """Points that are uniform on the sphere of this radius, `(..., dim)`, from as many normal numbers.
+    """Uniform points on the sphere of this radius, `(..., dim)`, from as many normal numbers.
 
     Example:
       >>> on_sphere(torch.tensor([3.0, 4.0]))
@@ -79,7 +79,7 @@ def on_sphere(normal: Tensor, radius: Number = 1.0) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class SmoothedBatch:
-    """Some examples of a data set, a batch a run, each with directions of its own."""
+    """A batch of a data set's examples per run, with independent directions for each example."""
 
     samples: "SmoothedSamples"
     examples: DataSetBatch
@@ -87,7 +87,7 @@ class SmoothedBatch:
     call: Tensor
 
     def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
-        """As `Batch.term`, of the smoothed losses at `x` `(runs, dim)`."""
+        """The next term, as for `Batch.term`, of the smoothed losses at `x` `(runs, dim)`."""
         found = x.new_zeros(x.shape)
         for first in (True, False):
             index = ((new == first) & (self.examples.count > 0)).nonzero()[:, 0]
@@ -100,7 +100,7 @@ class SmoothedBatch:
         return found
 
     def mean(self, points: Points, bound: Tensor) -> Tensor:
-        """The mean of the examples' estimates at one point, or of their differences, no longer than `bound`."""
+        """The mean of the examples' estimates at one point, or of their differences, each of norm at most `bound`."""
         samples, runs = self.samples, len(points[0])
         numbers = runs * samples.num_directions(len(points)) * 2 * len(points) * samples.problem.dim
         longest = bound if samples.clipped else torch.full_like(bound, torch.inf)
@@ -110,13 +110,13 @@ class SmoothedBatch:
         )
 
     def _estimates(self, points: Points, examples: Tensor, first: int) -> WrittenOut:
-        """Of examples `(runs, some)`, the first of them at this place of the batch, as rows with one example each."""
+        """The estimates of examples `(runs, some)`, the first at place `first` of the batch, one example per row."""
         samples, dim, some = self.samples, self.samples.problem.dim, examples.shape[1]
         each = torch.arange(len(examples), device=examples.device).repeat_interleave(some)
         many, asked, total = samples.num_directions(len(points)), examples.reshape(-1, 1), torch.tensor(0.0)
         radius = rows(samples.radius, points[0]).to(points[0])[each, None, None]
         problem, points = samples.problem.take(each), tuple(point[each] for point in points)
-        # A chunk is of whole examples, or of one: secret streams draw the elements of a call in their order.
+        # A chunk has whole examples, or a part of one: secret streams draw the elements of a call in order.
         at_once = max(1, samples.numbers_at_once // (len(each) * 2 * len(points) * dim)) if some == 1 else many
         estimate = _from_losses if samples.order == "zeroth" else _from_gradients
         for start in range(0, many, at_once):
@@ -130,7 +130,7 @@ class SmoothedBatch:
         return WrittenOut((total / many).view(*examples.shape, dim))
 
     def _steps(self, purpose: str, radius: Tensor, examples: int, start: int, count: int) -> Tensor:
-        """From this direction of the batch on, so many for each of these examples, `(rows, count, dim)`."""
+        """The steps in `count` directions per example, from the batch's direction `start` on, `(rows, count, dim)`."""
         zeroth, dim = self.samples.order == "zeroth", self.samples.problem.dim
         width = dim if zeroth else dim + 2
         drawn = self.streams.normal(purpose, self.call, examples * count * width, start * width)
@@ -155,7 +155,7 @@ def _from_losses(problem: PointLosses, asked: Tensor, points: Points, steps: Ten
 
 
 def _from_gradients(problem: Problem, asked: Tensor, points: Points, steps: Tensor, radius: Tensor) -> Tensor:
-    """The sum of gradients, or of their differences, at these steps from the points; shapes as `_from_losses`."""
+    """The sum of gradients, or of their differences, at the points plus these steps; shapes as `_from_losses`."""
     each = torch.arange(len(steps), device=steps.device).repeat_interleave(steps.shape[1])
     problem, asked = problem.take(each), asked[each]
 
@@ -166,9 +166,10 @@ def _from_gradients(problem: Problem, asked: Tensor, points: Points, steps: Tens
     return total(points[0]) if len(points) == 1 else total(points[0]) - total(points[1])
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class SmoothedSamples:
-    """The examples of a data set, each once, whose losses are smoothed over a ball: what Algorithms 3 to 5 draw.
+    """The examples of a data set, each used once, with losses smoothed over a ball, as Algorithms 3 to 5 need them.
 
     Kornowski, Liu and Talwar, "Improved Sample Complexity for Private Nonsmooth Nonconvex Optimization" (ICML 2025),
     arXiv:2410.05880. With `Spider`, `Refresh.every(Sigma)` and
@@ -184,31 +185,31 @@ class SmoothedSamples:
       order "first":   y_1 ... y_m ~ Unif(B_alpha);  (1/m) sum_j grad f(x + y_j)
     drawn afresh for every example and step.
 
-    Differences from the paper: directions are on the sphere in increments, too (printed is the ball, the mean of which
-    is too small by `alpha^2 d / (d + 2)`). An increment has the same directions at both of its points, unless
-    `independent`: a difference of one pair is then `d L |move| / alpha` long at most, where independent ones have `d L`
-    whatever the move. The estimate of an example, or its difference, is clipped to the `bound` that the oracle
-    declares, `(1 + tau) L` or `(1 + tau) kappa(d) 2 D L / alpha`: the sensitivity then holds always, not with high
-    probability, and the releases have zCDP. With m from 8 d to 10 d directions for losses hardly any mean is that long,
-    and the bias is small exponentially; means of fewer are clipped often. Differences of *gradients* of a loss with
-    kinks are 0 or of the order of L, so their mean keeps to the bound with m of the order of `alpha / D` alone.
+    Differences from the paper: directions are on the sphere in increments, too (the paper prints the ball, for which
+    the mean is too small by `alpha^2 d / (d + 2)`). An increment has the same directions at both of its points, unless
+    `independent`: the difference for one pair then has norm at most `d L |move| / alpha`, but `d L` with independent
+    directions, whatever the move. The estimate of an example, or its difference, is clipped to the `bound` that the
+    oracle declares, `(1 + tau) L` or `(1 + tau) kappa(d) 2 D L / alpha`: the sensitivity then always holds, not only
+    with high probability, and the releases have zCDP. With 8 d to 10 d directions for losses hardly any mean is that
+    long, and the bias is exponentially small; means over fewer directions are clipped often. Differences of *gradients*
+    of a loss with kinks are 0 or of the order of L, so their mean needs m of the order of `alpha / D` for the bound.
 
-    Memory is that of `numbers_at_once` numbers a few times over, whatever m is, and of one estimate a run and example.
+    Memory is a small multiple of `numbers_at_once` numbers, whatever m is, plus one estimate per run and example.
 
     Args:
-      problem: the data set; order "zeroth" asks for its `losses` (`PointLosses`) and for no gradient.
+      problem: the data set; order "zeroth" uses its `losses` (`PointLosses`) and no gradient.
       radius: alpha, above 0, in units of a length; one for all runs or `(runs,)`.
       directions: m, at least 1.
-      order: whether losses or gradients are asked for.
+      order: "zeroth" uses losses, "first" uses gradients.
       first_directions: m of an estimate that begins a sum (printed for gradients: 1); None: m.
-      independent: whether an increment has directions of its own at each of its points, as printed.
-      clipped: whether estimates are clipped. If not, bounds are assumed, as they are printed: they hold with high
-        probability over the directions, and fail with a probability that belongs into delta.
-      numbers_at_once: numbers of points that are evaluated at once, at least 1; examples, and directions of one, are
-        chunked. It decides the rounding of sums and nothing else.
+      independent: whether an increment has independent directions at its two points, as printed.
+      clipped: whether estimates are clipped. If not, bounds are assumed, as in the paper: they hold with high
+        probability over the directions, and the failure probability must be included in delta.
+      numbers_at_once: the amount of numbers in the points that are evaluated at once, at least 1; examples, and the
+        directions of one example, are processed in chunks. It affects the rounding of sums only.
 
     Raises:
-      TypeError: if the problem lacks what it is asked for.
+      TypeError: if the problem lacks the required method.
       ValueError: outside these domains; while running, if `losses` has another shape. An estimate that is not finite
         counts as zero.
 
@@ -222,21 +223,16 @@ class SmoothedSamples:
     """
 
     problem: Any  # PointLosses, or Problem
-    radius: Number
-    directions: int
+    radius: EachPositive[Number]
+    directions: AtLeastOne
     order: Order = "zeroth"
-    first_directions: int | None = None
+    first_directions: AtLeastOne | None = None
     independent: bool = False
     clipped: bool = True
-    numbers_at_once: int = 2**20
+    numbers_at_once: AtLeastOne = 2**20
 
     def __post_init__(self) -> None:
-        validate.one_of(get_args(Order), order=self.order)
         validate.provides("num_examples", "losses" if self.order == "zeroth" else "gradients", problem=self.problem)
-        validate.every(validate.positive, radius=self.radius)
-        validate.at_least(1, directions=self.directions, numbers_at_once=self.numbers_at_once)
-        validate.or_none(validate.at_least, 1, first_directions=self.first_directions)
-        validate.flag(independent=self.independent, clipped=self.clipped)
 
     @property
     def total(self) -> Tensor:
@@ -245,20 +241,20 @@ class SmoothedSamples:
 
     @property
     def basis(self) -> Basis:
-        """Enforced where estimates are clipped, unless the problem may not keep its examples apart; else assumed."""
+        """The basis of the bounds: enforced if estimates are clipped and no examples are mixed, else assumed."""
         return "enforced" if self.clipped and not examples_apart(self.problem) else "assumed"
 
     def num_directions(self, num_points: int) -> int:
-        """Of an estimate at one point, or of an increment between two, at each."""
+        """The number of directions of an estimate at one point, or of an increment at each of its two points."""
         return self.directions if num_points == 2 or self.first_directions is None else self.first_directions
 
     def queries(self, count: Tensor, new: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Gradients and losses of single examples that the terms of so many examples take, `(runs,)`."""
+        """The numbers of gradients and losses of single examples for the terms of `count` examples, `(runs,)`."""
         asked = count * torch.where(new, self.num_directions(1), 2 * self.num_directions(2))
         return (asked, None) if self.order == "first" else (torch.zeros_like(asked), 2 * asked)
 
     def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> SmoothedBatch:
-        """The examples at these places of the order of `DataSetSamples`."""
+        """The batch of examples at these places of the order of `DataSetSamples`."""
         return SmoothedBatch(self, DataSetSamples(self.problem).batch(start, count, streams, call), streams, call)
 
     def take(self, index: Tensor) -> "SmoothedSamples":

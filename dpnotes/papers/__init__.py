@@ -1,4 +1,4 @@
-"""The front doors of the papers, one folder each. Importing this package imports none of them."""
+"""One subpackage per paper. Importing this package imports none of them."""
 
 import importlib
 import pkgutil
@@ -12,7 +12,7 @@ PAPERS = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) i
 
 
 def paper(key: str) -> "Paper":
-    """Title, authors and citation of a paper.
+    """Return the title, authors and citation of a paper.
 
     >>> paper("budget_schedules").year
     2022
@@ -21,7 +21,7 @@ def paper(key: str) -> "Paper":
 
 
 def claims(*names: str) -> "tuple[Claim, ...]":
-    """The claims whose id is a name or begins with it; of all papers without names.
+    """Return the claims whose id equals or begins with one of the names; without names, the claims of all papers.
 
     Args:
       names: a paper (`budget_schedules`), a claim (`budget_schedules.thm4.5.schedule`) or its beginning.
@@ -35,16 +35,16 @@ def claims(*names: str) -> "tuple[Claim, ...]":
     from dpnotes.theory.claims import select
 
     named = {name.split(".", 1)[0] for name in names}
-    # Only what is asked for is loaded; an unknown name looks for its like in all papers.
+    # Only the papers that are asked for are imported. An unknown name needs all of them, to suggest similar ids.
     keys = [key for key in PAPERS if key in named] if named and named <= set(PAPERS) else PAPERS
     return select([claim for key in keys for claim in _claims_of(key).CLAIMS], names)
 
 
 def claim(name: str) -> "Claim":
-    """The claim with this very id.
+    """Return the claim with exactly this id.
 
     Raises:
-      ValueError: there is none, with the nearest ids, or the name is the beginning of several.
+      ValueError: no claim has this id; the message lists the claims whose ids begin with it, or similar ids.
 
     >>> claim("budget_schedules.lemma4.4")
     Traceback (most recent call last):
@@ -61,7 +61,7 @@ def claim(name: str) -> "Claim":
 
 
 def calculators(key: str) -> "dict[str, Calculator]":
-    """The calculators of a paper by name, whether a claim has them or not; or those of `privacy`.
+    """Return the calculators of a paper (or of `privacy`) by name, including those that no claim refers to.
 
     Raises:
       ValueError: there is no such paper.

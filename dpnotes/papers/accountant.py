@@ -1,4 +1,4 @@
-"""What the accountants say, as functions of plain numbers."""
+"""The privacy accountants as functions of plain numbers: epsilon, delta and noise multiplier of repeated releases."""
 
 import math
 from collections.abc import Iterable
@@ -30,19 +30,19 @@ delta = SYMBOLS.symbol("delta", "probability left to chance", domain=UNIT_INTERV
 
 
 def delta_at(events: "Iterable[Event]", epsilon: float, accountant: "Accountant | None" = None) -> float:
-    """The least delta at which releases that were fixed in advance are (epsilon, delta)-DP, up to a millionth.
+    """Return the least delta, to one millionth, at which releases fixed in advance are (epsilon, delta)-DP.
 
     Args:
-      events: as `privacy.accounting.account`.
+      events: as in `privacy.accounting.account`.
       epsilon: above 0.
-      accountant: as `account`.
+      accountant: as in `account`.
 
     Returns:
-      delta, on the private side: `account(events, delta)` is at most epsilon. 1 where no delta below it is found, and
-      never below 1e-300.
+      delta, rounded towards more privacy loss: `account(events, delta)` is at most epsilon. The result is 1 where no
+      smaller delta is found, and never below 1e-300.
 
     Raises:
-      CombinationError, ValueError: as `account`.
+      CombinationError, ValueError: as in `account`.
 
     Example:
       >>> from dpnotes.core import Relation
@@ -89,7 +89,7 @@ def _delta(noise_multiplier: Any, num_steps: Any, batch_size: Any, num_examples:
     return {"delta": _delta_of_each(noise_multiplier, num_steps, batch_size, num_examples, epsilon)[()]}
 
 
-# Of equal releases; `delta_at` takes any list of events.
+# For equal releases; `delta_at` accepts any list of events.
 DELTA = Calculator(
     _delta,
     (noise_multiplier, num_steps, batch_size, num_examples, epsilon),
@@ -141,8 +141,8 @@ def _noise_multiplier(epsilon: float, delta: float, num_steps: int, sampling_rat
     return calibration.noise_multiplier(events, float(epsilon), float(delta))
 
 
-# The usual noisy SGD. Multipliers are over the sensitivity to what a neighbour may do: replacing an example moves a sum
-# of clipped gradients twice as far as adding one.
+# For noisy SGD. A noise multiplier is relative to the sensitivity under the neighbouring relation: replacing an example
+# moves a sum of clipped gradients twice as far as adding or removing one.
 EPSILON = Calculator(
     lambda *numbers: {name: _epsilon(name, *numbers)[()] for name in _SAMPLED},
     (noise_multiplier, num_steps, sampling_rate, delta),

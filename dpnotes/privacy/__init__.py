@@ -1,1 +1,1 @@
-"""What an answer about the data costs: mechanisms, noise schedules, accounting."""
+"""The privacy cost of answers about the data: mechanisms, noise schedules, accounting, audits."""

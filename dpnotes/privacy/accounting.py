@@ -1,12 +1,12 @@
-"""From what was released to (epsilon, delta), and back: the accountants, and what a run may claim.
+"""Conversion of releases to (epsilon, delta) and back: the accountants, and the guarantees of runs.
 
-`account` takes a list of events (`dpnotes.privacy.events`) to a guarantee. Which accountants know them follows from how
-the examples were sampled and who is a neighbour, and of those the one with the least epsilon is taken. Whole and fresh
-batches with Gaussian noise have a closed form that is exact; random batches, Laplace noise and pure mechanisms go
-through privacy loss distributions, near the least unless delta is so small that rounding counts; what no such
-distribution holds through Renyi divergences; of what is only known to be zCDP the cost is converted. No claim is above
-that of the same noise on whole batches: drawing batches at random costs nothing. Sampling, sensitivity and accountant
-that do not go together are an error.
+`account` computes the guarantee of a list of events (`dpnotes.privacy.events`). The sampling and the neighbouring
+relation determine which accountants are valid, and the one with the smallest epsilon is used. Whole and fresh batches
+with Gaussian noise have an exact closed form. Random batches, Laplace noise and pure mechanisms use privacy loss
+distributions, which are nearly tight unless delta is so small that rounding matters; where such a distribution is too
+large, Renyi divergences are used. For mechanisms that are only known to be zCDP the cost is converted. No claim exceeds
+that of the same noise on whole batches: sampling never increases the cost. Invalid combinations of sampling,
+sensitivity and accountant are an error.
 
 Three conversions from zCDP, each an upper bound on the true epsilon:
 
@@ -15,9 +15,8 @@ Three conversions from zCDP, each an upper bound on the true epsilon:
   both hold for every rho-zCDP mechanism;
 * "exact": for Gaussian releases that cost rho in all. With noise that was fixed in advance they compose to one Gaussian
   mechanism (Dong, Roth and Su 2019, arXiv:1905.02383v3, Corollary 3.3), whose epsilon is known exactly (Balle and
-  Wang 2018, arXiv:1805.06530v2, Theorem 8); nothing smaller can be claimed. Where noise follows from what was released,
-  and a filter keeps the sum of the costs below rho, they are together no worse than that one (Smith and Thakurta 2022,
-  arXiv:2210.17520).
+  Wang 2018, arXiv:1805.06530v2, Theorem 8); no smaller epsilon holds. If the noise depends on earlier releases, and a
+  filter keeps the sum of the costs below rho, the same epsilon holds (Smith and Thakurta 2022, arXiv:2210.17520).
 """
 
 import math
@@ -42,20 +41,22 @@ from dpnotes.privacy import pld
 from dpnotes.privacy.events import Event, clipped_sensitivity, events_of, merged, to_dp_event
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import NonNegative, Positive, Probability, checked
 
 Conversion = Literal["classic", "tight", "exact"]
 CONVERSIONS: tuple[Conversion, ...] = ("classic", "tight", "exact")
-# Below this the better conversions are differences of nearly equal numbers, and may be rounded to 0.
+# Below this rho, "tight" and "exact" compute differences of nearly equal numbers, which may be rounded to 0.
 _LEAST_RHO = 1e-18
-# Below this they have lost digits, of epsilon up to 3e-6 of itself (by mpmath): more than that is added.
+# Below this rho, epsilon has a relative rounding error of up to 3e-6 (measured with mpmath): more than that is added.
 _LITTLE_RHO = 1e-9
 
 
-def rho_to_epsilon(rho: float, delta: float, conversion: Conversion = "exact") -> float:
+@checked
+def rho_to_epsilon(rho: NonNegative, delta: Probability, conversion: Conversion = "exact") -> float:
     """The epsilon of a rho-zCDP mechanism ("exact": of Gaussian releases that cost rho).
 
-    Double precision lets the delta that is reached be above it, by a millionth of itself at most, and below a rho of
-    1e-15 by 2e-4.
+    By rounding in double precision, the true delta at this epsilon may exceed `delta`, by a relative 1e-6 at most, and
+    by 2e-4 for a rho below 1e-15.
 
     Args:
       rho: zCDP parameter, at least 0.
@@ -66,9 +67,6 @@ def rho_to_epsilon(rho: float, delta: float, conversion: Conversion = "exact") -
       >>> [round(rho_to_epsilon(1.0, 1e-5, c), 3) for c in CONVERSIONS]
       [7.786, 7.077, 6.573]
     """
-    validate.non_negative(rho=rho)
-    validate.between(0, 1, delta=delta)
-    validate.one_of(CONVERSIONS, conversion=conversion)
     if rho == 0:
         return 0.0
     if conversion == "classic" or rho < _LEAST_RHO:
@@ -78,7 +76,7 @@ def rho_to_epsilon(rho: float, delta: float, conversion: Conversion = "exact") -
     return _gaussian_epsilon(rho, delta)
 
 
-@lru_cache(maxsize=1024)  # the runs of a batch ask the same, each for itself
+@lru_cache(maxsize=1024)  # all runs of a batch request the same value
 def _gaussian_epsilon(rho: float, delta: float) -> float:
     from dp_accounting import get_epsilon_gaussian
 
@@ -103,8 +101,9 @@ def _tight_epsilon(rho: float, delta: float) -> float:
     return max(0.0, float(best.fun))
 
 
-def epsilon_to_rho(epsilon: float, delta: float, conversion: Conversion = "exact") -> float:
-    """The largest zCDP budget that a conversion allows, on the private side of the root.
+@checked
+def epsilon_to_rho(epsilon: Positive, delta: Probability, conversion: Conversion = "exact") -> float:
+    """The largest zCDP budget whose conversion does not exceed epsilon, rounded down.
 
     Args:
       epsilon: above 0.
@@ -118,9 +117,6 @@ def epsilon_to_rho(epsilon: float, delta: float, conversion: Conversion = "exact
       >>> round(epsilon_to_rho(4.0, 1e-8, "classic"), 6)
       0.196352
     """
-    validate.positive(epsilon=epsilon)
-    validate.between(0, 1, delta=delta)
-    validate.one_of(CONVERSIONS, conversion=conversion)
     if conversion == "classic":  # the root in closed form, written so that nothing cancels
         log = math.log(1 / delta)
         root = (epsilon / (math.sqrt(epsilon + log) + math.sqrt(log))) ** 2
@@ -132,17 +128,17 @@ def epsilon_to_rho(epsilon: float, delta: float, conversion: Conversion = "exact
             high *= 2
         root = float(brentq(lambda rho: rho_to_epsilon(rho, delta, conversion) - epsilon, 0.0, high, xtol=1e-300))  # type: ignore[arg-type]
     step = 2.0**-52
-    while rho_to_epsilon(root, delta, conversion) > epsilon:  # to the private side, however the root was rounded
+    while rho_to_epsilon(root, delta, conversion) > epsilon:  # towards more privacy, however the root was rounded
         root *= 1 - step
         step *= 2
     return root
 
 
 def readings(rho: float, delta: float) -> tuple[Guarantee, Guarantee, Guarantee]:
-    """Three true statements about Gaussian releases of clipped means that cost `rho` when one example is zeroed out.
+    """Three valid guarantees of Gaussian releases of clipped means that cost `rho` when one example is zeroed out.
 
-    The classic conversion as papers print it, the exact one, and the exact one when a neighbour *replaces* an
-    example, which doubles the sensitivity and so makes rho four times as large.
+    They are the classic conversion as printed in papers, the exact conversion, and the exact conversion when a
+    neighbour *replaces* an example, which doubles the sensitivity and so makes rho four times as large.
 
     Example:
       >>> [round(g.epsilon, 4) for g in readings(epsilon_to_rho(4.0, 1e-8, "classic"), 1e-8)]
@@ -159,7 +155,7 @@ def readings(rho: float, delta: float) -> tuple[Guarantee, Guarantee, Guarantee]
 
 
 def event(ledger: Ledger, run: int) -> Any:
-    """One run's releases as a `dp_accounting.DpEvent`: equal levels merged, fresh data as their costliest release.
+    """The releases of one run as a `dp_accounting.DpEvent`, with equal ones merged, and the costliest fresh one.
 
     Args:
       ledger: releases with noise.
@@ -177,7 +173,7 @@ def event(ledger: Ledger, run: int) -> Any:
 
 Accountant = Literal["exact", "PLD", "RDP", "classic", "tight"]
 ACCOUNTANTS: tuple[Accountant, ...] = ("exact", "PLD", "RDP", "classic", "tight")
-# The sampling and the noise that each of them knows.
+# The sampling schemes and kinds of noise that each accountant supports.
 _KNOWS: dict[Accountant, set[str]] = {
     "exact": {"whole", "fresh", "gaussian"},
     "PLD": {*get_args(Scheme), "gaussian", "laplace", "pure"},
@@ -202,25 +198,25 @@ def account(
     assumptions: tuple[Assumption, ...] = (),
     not_covered: tuple[str, ...] = (),
 ) -> Guarantee:
-    """What releases that were fixed in advance may claim together.
+    """The joint guarantee of releases that were fixed in advance.
 
-    Their noise, sampling and number may not depend on what was released (the queries may): where they do, a filter
-    bounds their cost, and `guarantee` says what that claims. Fresh events compose in parallel: an example pays for all
-    releases that touch all examples and for the fresh one with the least noise.
+    Their noise, sampling and number must not depend on earlier releases (the queries may). If they do, a filter must
+    bound their cost, and `guarantee` gives the claim. Fresh events compose in parallel: an example pays for every
+    release that touches all examples, and for the fresh release with the least noise.
 
     Args:
-      events: of one neighbouring relation; none claims epsilon = 0 and needs no relation, so at least one.
+      events: at least one, all with the same neighbouring relation.
       delta: in (0, 1).
-      accountant: if None, of those that know these events the one with the least epsilon; the guarantee names it.
-        "exact": Gaussian noise on whole and fresh batches, in closed form. "PLD": those, random batches, Laplace and
-        pure ones, an upper bound near the least; infinite where delta is below its rounding. "RDP": all. "classic" and
-        "tight": zCDP with a conversion, for whole and fresh batches.
-      assumptions: what the claim rests on.
-      not_covered: what depends on the data and is not among the events.
+      accountant: None: among those that support these events, the one with the smallest epsilon; the guarantee names
+        it. "exact": Gaussian noise on whole and fresh batches, in closed form. "PLD": also random batches, Laplace and
+        pure mechanisms, a nearly tight upper bound; infinite where delta is below its rounding. "RDP": all events.
+        "classic" and "tight": zCDP with a conversion, for whole and fresh batches.
+      assumptions: the assumptions that the claim depends on.
+      not_covered: quantities that depend on the data and are not among the events.
 
     Raises:
-      CombinationError: if the events have different relations, or the accountant does not know one of them; it says
-        which does.
+      CombinationError: if the events have different relations, or the accountant does not support one of them; the
+        message names one that does.
       ValueError: if there is no event, or delta is outside (0, 1); with "PLD" also if the distribution would not fit
         (`dpnotes.privacy.pld.LimitError`).
 
@@ -264,11 +260,11 @@ def account(
 
 
 def _least(events: list[Event], delta: float, rho: float, known: set[Accountant]) -> tuple[Accountant, float]:
-    """The accountant with the least epsilon, and that epsilon; no other is asked where one is known to be the best."""
+    """The accountant with the smallest epsilon, and that epsilon; the search stops where one is known to be best."""
     if "exact" in known:
         return "exact", _epsilon(events, delta, rho, "exact")
     found: dict[Accountant, float] = {}
-    if all(event.noise == "gaussian" for event in events):  # whole batches with this noise cost as much or more
+    if all(event.noise == "gaussian" for event in events):  # whole batches with this noise cost no less
         found["exact"] = _epsilon(events, delta, rho, "exact")
     if "PLD" in known:
         try:
@@ -276,8 +272,8 @@ def _least(events: list[Event], delta: float, rho: float, known: set[Accountant]
             if all(pld.near_least(alternative, delta) for alternative in _alternatives(events)):
                 return _smallest(found)
         except pld.LimitError:
-            pass  # the others need no such memory
-    # The conversion looks at all Renyi orders, "RDP" at some, but at more than the zCDP of what is not Gaussian.
+            pass  # the other accountants need no such memory
+    # "tight" optimises over all Renyi orders of zCDP; "RDP" over some, with better divergences for non-Gaussian noise.
     for accountant in ("tight", "RDP"):
         if accountant in known:
             found[accountant] = _epsilon(events, delta, rho, accountant)
@@ -297,26 +293,26 @@ def _epsilon(events: list[Event], delta: float, rho: float, accountant: Accounta
 
 
 def _alternatives(events: list[Event]) -> list[tuple[Event, ...]]:
-    """What an example may pay for, the worst-placed one among them: all reused events with one of the fresh ones."""
+    """The sets of events that one example may pay for: all reused events, together with one of the fresh events."""
     once = merged(events)
     reused = tuple(e for e in once if e.sampling != FRESH)
     return [(*reused, e) for e in once if e.sampling == FRESH] or [reused]
 
 
-# Whole orders: between them the bounds for random batches interpolate, or sum slow series. Below 2 for whole batches.
+# Whole orders: between them, bounds for random batches interpolate or sum slow series. Below 2 for whole batches only.
 _ORDERS = (*range(2, 65), *range(66, 128, 4), *range(128, 257, 16), 320, 384, 448, 512, 640, 768, 896, 1024)
 _LOW_ORDERS = tuple(1 + k / 20 for k in range(1, 20))
-# More than the library's divergence of one release is rounded by (it takes the logarithm of a number near 1, off by up
-# to 4e-16), and the noise multiplier above which that is most of it.
+# A bound above the rounding error of the library's divergence of one release (the logarithm of a number near 1, off by
+# up to 4e-16), and the noise multiplier above which that error dominates.
 _ROUNDING, _QUIETEST = 1e-14, 1e6
-_LOUDEST = 0.05  # below it sampling hardly helps, and the exact epsilon of whole batches is the least
+_LOUDEST = 0.05  # below this multiplier sampling hardly helps, and the exact epsilon of whole batches is smallest
 
 
 @lru_cache(maxsize=64)
 def _renyi_epsilon(events: tuple[Event, ...], delta: float) -> float:
-    """The best over the orders; with many levels, over those around the order that is best for their mean level.
+    """The smallest epsilon over the Renyi orders; for many events, over orders near the best one for their mean noise.
 
-    Every order gives a bound, so leaving some out is safe; the search goes on until the best is not at the edge.
+    Every order gives a bound, so omitting some is safe; the search continues until the best order is not at the edge.
     """
     random = {e.sampling.scheme for e in events} - {"whole", "fresh"}
     orders = _ORDERS if random else _LOW_ORDERS + _ORDERS
@@ -341,19 +337,19 @@ def _renyi_epsilon(events: tuple[Event, ...], delta: float) -> float:
 
 
 def _renyi(events: tuple[Event, ...], delta: float, orders: tuple[float, ...]) -> tuple[float, float]:
-    """Epsilon and the order that gave it."""
+    """The epsilon and the Renyi order that gives it."""
     from dp_accounting import rdp
 
     divergences = [math.fsum(_divergence(event, order) for event in events) for order in orders]
     epsilon, order = rdp.compute_epsilon(orders, divergences, delta)
-    if all(event.noise in ("laplace", "pure") for event in events):  # the infinite order needs no delta
+    if all(event.noise in ("laplace", "pure") for event in events):  # the infinite Renyi order needs no delta
         epsilon = min(epsilon, math.fsum(event.count / event.noise_multiplier for event in events))
     return float(epsilon), float(order)
 
 
 @lru_cache(maxsize=2**16)
 def _divergence(event: Event, order: float) -> float:
-    # What every kind of noise costs without sampling: no mixture over batches has more.
+    # The divergence of every kind of noise without sampling, which bounds that of a mixture over batches.
     unsampled = event.count * order * 0.5 / event.noise_multiplier**2
     known = event.sampling.rate == 1 and event.noise != "laplace"
     if event.sampling.scheme == "fixed-size" and not known and event.noise_multiplier >= _LOUDEST:
@@ -372,18 +368,18 @@ def _library_divergence(event: Event, order: float) -> float:
     import dp_accounting
     from dp_accounting import rdp
 
-    # Multipliers are over the relation's own sensitivity, which is what this accountant takes them for.
+    # This accountant takes multipliers relative to the relation's own sensitivity, as we do.
     neighbours = dp_accounting.NeighboringRelation
     poisson = event.sampling.scheme == "poisson"
     accountant = rdp.RdpAccountant([order], neighbours.ADD_OR_REMOVE_ONE if poisson else neighbours.REPLACE_ONE)
     accountant.compose(to_dp_event([event]))
     divergence = float(accountant.rdp[0])
-    # Of much noise it is rounded to either side of 0; what is no number bounds nothing.
+    # With much noise the divergence is rounded to either side of 0; NaN gives no bound.
     return math.inf if math.isnan(divergence) else max(0.0, divergence)
 
 
 def log_moment(order: float, noise_multiplier: float, rate: float) -> float:
-    """The log of the moment of the likelihood ratio of one release on a batch of fixed size, one example replaced.
+    """The log moment of the likelihood ratio of one release on a batch of fixed size, when an example is replaced.
 
     With `l` the ratio of N(1, z^2) to N(0, z^2) and `L = 1 + q (l - 1)`, the pair of distributions that dominates the
     release (`pld.fixed_size_hockey_stick`) has the moment `1 + E[(L^(a-1) - 1) (L^a - 1) / L^(a-1); L > 1]` under
@@ -414,7 +410,7 @@ def log_moment(order: float, noise_multiplier: float, rate: float) -> float:
         powers = np.log(-np.expm1(-order * mixed)) + np.log(-np.expm1((1 - order) * mixed))
         return order * mixed + powers - u * u / 2
 
-    parts = 2 * math.ceil(0.25 / width)  # of half a noise: no peak of the integrand is narrower than the noise
+    parts = 2 * math.ceil(0.25 / width)  # about half a noise: no peak of the integrand is narrower than the noise
     with np.errstate(divide="ignore"):
         coarse = np.arange(start, order / noise_multiplier + 12, parts * width)
         middle = log_integrand(coarse + parts * width / 2)
@@ -434,24 +430,24 @@ def guarantee(
     assumptions: tuple[Assumption, ...] = (),
     not_covered: tuple[str, ...] = (),
 ) -> Guarantee:
-    """What a run of releases may claim whose cost can never exceed `rho`.
+    """The guarantee of a run of releases whose total cost cannot exceed `rho`.
 
-    `rho` is what was declared before the run, not what a run happened to spend: when a run stops early, that it did
-    so may depend on the data. If the run chooses its noise, the costs compose under the filter that bounds their sum
+    `rho` is the budget declared before the run, not the amount that a run happened to spend: stopping early may depend
+    on the data. If the run chooses its noise, the costs compose under the filter that bounds their sum
     (Feldman and Zrnic 2021, arXiv:2008.11193, for every Renyi order at once; Smith and Thakurta 2022, arXiv:2210.17520,
     for Gaussian noise, with the exact conversion).
 
     Args:
       rho: the zCDP budget, at least 0 and finite.
       delta: in (0, 1).
-      relation: the neighbours that the cost was counted for.
-      gaussian_noise: whether all noise was Gaussian. If not, as of discrete or Laplace noise, only zCDP is known.
-      assumptions: what the claim rests on.
-      not_covered: what depends on the data and is not in rho.
+      relation: the neighbouring relation for which the cost was computed.
+      gaussian_noise: whether all noise was Gaussian. For other noise, such as discrete or Laplace, only zCDP is known.
+      assumptions: the assumptions that the claim depends on.
+      not_covered: quantities that depend on the data and are not in rho.
 
     Raises:
       ValueError: outside these domains; a run that releases anything without noise has an infinite rho.
-      TypeError: for what is no relation, or neither True nor False.
+      TypeError: if the relation or the flag has another type.
 
     Example:
       >>> print(guarantee(1.0, 1e-5, Relation.ZERO_OUT, gaussian_noise=True))
@@ -468,7 +464,7 @@ def guarantee(
 
 
 def assumptions_of(streams: Streams, *, rounded_once: bool = False) -> tuple[Assumption, ...]:
-    """What all claims of runs with this randomness rest on.
+    """The assumptions behind every guarantee of runs on these streams.
 
     Args:
       streams: the runs' randomness.

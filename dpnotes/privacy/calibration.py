@@ -1,4 +1,4 @@
-"""How much noise a guarantee needs: from (epsilon, delta) and a sensitivity to a scale, never on the wrong side."""
+"""The calibration of noise: the scale for an (epsilon, delta) and a sensitivity, always rounded up."""
 
 import math
 import warnings
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from dpnotes.util import validate
 
-# Papers' calculators ask here how much noise there has to be, and load no torch: the accountants of events, which do,
-# are loaded by what needs them.
+# The papers' calculators use this module without loading torch: the accountants of events, which need torch, are
+# imported inside the functions that use them.
 if TYPE_CHECKING:
     from dpnotes.privacy.accounting import Accountant
     from dpnotes.privacy.events import Event
 
-_MOST_STD = 1e9  # in sensitivities: beyond, differences of probabilities are rounded away
-# Beyond, they have lost digits. What is added covers that, and what `accounting` adds to an epsilon that small.
+_MOST_STD = 1e9  # in sensitivities: above this, differences of probabilities are rounded to 0
+# Above this, they lose digits. The margin added below covers that and the margin of `accounting` for small epsilon.
 _LARGE_STD = 1e4
 
 
@@ -24,12 +24,12 @@ def gaussian_std(epsilon: float, delta: float, l2_sensitivity: float = 1.0) -> f
 
     The analytic Gaussian mechanism of Balle and Wang (2018), arXiv:1805.06530v2, Algorithm 1: exact for every epsilon
     (the textbook's `sqrt(2 ln(1.25 / delta)) / epsilon` is not private for large epsilon, and wasteful for small).
-    Below a delta of 1e-100 double precision lets the delta that is reached be above it, by a millionth of itself.
+    For `delta` below 1e-100, rounding in double precision may let the true delta exceed it, by a relative 1e-6.
 
     Args:
       epsilon: above 0 and at most 1e150, beyond which its square is infinite.
       delta: in (0, 1).
-      l2_sensitivity: above 0 and finite, under the neighbouring relation that is claimed.
+      l2_sensitivity: above 0 and finite, under the neighbouring relation of the guarantee.
 
     Raises:
       ValueError: outside these domains.
@@ -45,16 +45,16 @@ def gaussian_std(epsilon: float, delta: float, l2_sensitivity: float = 1.0) -> f
     return _gaussian_level(float(epsilon), float(delta)) * l2_sensitivity * (1 + 1e-11)
 
 
-@lru_cache(maxsize=4096)  # a slider, or a grid, asks for the same (epsilon, delta) at every point
+@lru_cache(maxsize=4096)  # a slider or a grid requests the same (epsilon, delta) at every point
 def _gaussian_level(epsilon: float, delta: float) -> float:
-    """The least standard deviation for a sensitivity of 1, to the last bits."""
+    """The least standard deviation for a sensitivity of 1, up to rounding in the last bits."""
     from dp_accounting import get_sigma_gaussian
 
-    # To the last bits; a little more is added above, which is more than they and the product there can be wrong by.
+    # Exact up to the last bits; the factor in `gaussian_std` exceeds their error and that of the product there.
     with warnings.catch_warnings():  # a tiny delta takes the logarithm of 0 on the way
         warnings.simplefilter("ignore", RuntimeWarning)
         std = get_sigma_gaussian(epsilon, delta, tol=1e-300)
-    if std > _MOST_STD:  # the root of what is rounded to 0: what suffices by the classic conversion instead
+    if std > _MOST_STD:  # the solver's function is rounded to 0 here: use the classic conversion, which suffices
         log = math.log(1 / delta)
         std = (math.sqrt(epsilon + log) + math.sqrt(log)) / (math.sqrt(2) * epsilon)
     elif std > _LARGE_STD:
@@ -63,9 +63,9 @@ def _gaussian_level(epsilon: float, delta: float) -> float:
 
 
 def gaussian_delta(epsilon: Any, noise_multiplier: Any) -> Any:
-    """The least delta at which Gaussian noise is (epsilon, delta)-DP: what noise that was not calibrated is worth.
+    """The least delta at which Gaussian noise of a given multiplier is (epsilon, delta)-DP.
 
-    Balle and Wang (2018), arXiv:1805.06530v2, Theorem 8. Releases whose costs add up are one with their sum.
+    Balle and Wang (2018), arXiv:1805.06530v2, Theorem 8. Several releases are equivalent to one whose cost is the sum.
 
     Args:
       epsilon: above 0; a number or an array.
@@ -88,14 +88,14 @@ def gaussian_delta(epsilon: Any, noise_multiplier: Any) -> Any:
         tail, half = np.asarray(epsilon) * noise, 0.5 / noise
         above, below = log_ndtr(half - tail), epsilon + log_ndtr(-half - tail)
         delta = np.exp(above) * -np.expm1(np.minimum(below - above, 0.0))
-    # Nothing is released where there is too much noise for floating point; all of it where there is none.
+    # Delta is 0 where there is too much noise for floating point, and 1 without noise.
     return np.where(noise > 0, np.where(above == -np.inf, 0.0, delta), 1.0)[()]
 
 
 def tree_std(epsilon: float, delta: float, l2_sensitivity: float, max_leaves: int, optimal: bool = False) -> float:
     """The standard deviation of a tree's node, for sums of at most `max_leaves` terms that share no example.
 
-    `sqrt(floor(log2 T) + 1)` times the exact Gaussian's, less with `optimal`. The printed
+    It is `sqrt(floor(log2 T) + 1)` times that of `gaussian_std`, and less with `optimal`. The printed
     `4 s sqrt(log T log(1 / delta)) / epsilon` (Liu and Talwar 2024, arXiv:2410.07502v1, Theorem 2.2) is 0 at T = 1 and
     two to three times as much elsewhere.
 
@@ -119,10 +119,10 @@ def tree_std(epsilon: float, delta: float, l2_sensitivity: float, max_leaves: in
 def noise_multiplier(
     events: "Callable[[float], Sequence[Event]]", epsilon: float, delta: float, accountant: "Accountant | None" = None
 ) -> float:
-    """The least noise multiplier at which events are (epsilon, delta)-DP, up to a millionth, on the private side.
+    """The least noise multiplier at which events are (epsilon, delta)-DP, rounded up by a relative 1e-6 at most.
 
     Args:
-      events: from a noise multiplier to what is released with it; more noise may not cost more.
+      events: maps a noise multiplier to the events released with it; more noise must not cost more.
       epsilon: above 0.
       delta: in (0, 1).
       accountant: the accountant, as `account`.
@@ -155,7 +155,7 @@ def noise_multiplier(
     while low == 0:
         try:
             low, high = (0.0, high / 2) if enough(high / 2) else (high / 2, high)
-        except ValueError:  # so little noise that the accountant does not hold it; more is private too
+        except ValueError:  # too little noise for the accountant's memory; the larger multiplier is private
             return high
     while high / low > 1 + 1e-6:
         middle = math.sqrt(low * high)

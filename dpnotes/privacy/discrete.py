@@ -1,10 +1,10 @@
-"""Exact noise for small releases: OpenDP's discrete Gaussian on a grid, free of floating-point leaks.
+"""Exact noise for small releases: OpenDP's discrete Gaussian on a grid, without floating-point leaks.
 
-`Gaussian` adds a floating-point number, and which numbers can come out depends on the exact answer. Here the answer is
-rounded to a grid and gets noise that is a whole number of grid steps, drawn with exact arithmetic from the operating
-system's randomness (Canonne, Kamath and Steinke 2020, "The discrete Gaussian for differential privacy",
-arXiv:2004.00010v6, by way of OpenDP, https://opendp.org). A number takes about 15 microseconds, so this is for a table,
-a score or a last iterate, not for training. It needs the extra `exact`: `pip install 'dpnotes[exact]'`.
+`Gaussian` adds a floating-point number, and the set of possible sums depends on the exact answer. This mechanism rounds
+the answer to a grid and adds a whole number of grid steps, drawn with exact arithmetic from the operating system's
+randomness (Canonne, Kamath and Steinke 2020, "The discrete Gaussian for differential privacy", arXiv:2004.00010v6,
+implemented by OpenDP, https://opendp.org). A number takes about 15 microseconds, so use it for a table, a score or a
+last iterate, not for training. It needs the extra `exact`: `pip install 'dpnotes[exact]'`.
 """
 
 import math
@@ -14,33 +14,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes.core import Price, Release
+from dpnotes.core import Price, Request
 from dpnotes.guarantees import WHOLE, Sampling
 from dpnotes.privacy.mechanisms import check_release, price_of
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 
-_LARGEST = 2.0**62  # grid steps that an answer may be from 0: noise comes on top of it, in 64 bits
+_LARGEST = 2.0**62  # the largest answer in grid steps: noise is added to it in 64 bits
 
 
 @dataclass(frozen=True)
 class DiscreteGaussian:
-    """Rounds the answer to multiples of `grid`, and adds an exact discrete Gaussian of as many steps.
+    """A mechanism that rounds the answer to multiples of `grid`, and adds an exact discrete Gaussian on that grid.
 
     The released value is a multiple of `grid`. There is no seed: two releases never draw the same noise, and no run can
-    be repeated (`streams` only say on which device the answer is).
+    be repeated (`streams` only gives the device of the answer).
 
     Formal guarantees:
-      Rounding to the nearest multiple moves each coordinate by at most half a step, so neighbours are at most
-      `D + grid sqrt(dim)` apart afterwards, where D is the answer's sensitivity, and neighbours that were equal stay
-      so. The noise is raised by that factor, and the release costs `(D / s)^2 / 2` in zCDP with s the requested
-      standard deviation (Theorem 4 of Canonne, Kamath and Steinke). That is zCDP and no more: on a coarse grid the true
-      epsilon is larger than that of continuous noise, so the price says "zcdp" and is converted as such. The answer
-      itself was still computed in floating point: its sensitivity is that of exact arithmetic.
+      Rounding to the nearest multiple moves each coordinate by at most half a step, so the answers of neighbours are at
+      most `D + grid sqrt(dim)` apart afterwards, where D is the answer's sensitivity, and equal answers stay equal. The
+      noise is increased in proportion, and the release costs `(D / s)^2 / 2` in zCDP with s the requested standard
+      deviation (Theorem 4 of Canonne, Kamath and Steinke). Only zCDP holds: on a coarse grid the true epsilon is larger
+      than that of continuous noise, so the price has the noise "zcdp" and is converted as such. The answer itself is
+      computed in floating point: its sensitivity is that of exact arithmetic.
 
-      An answer further from 0 than 2^62 steps is released as one at that distance (which moves no two answers apart),
-      and one that is not a number as 0. Whether that happens depends on the data, so it is no error; a sensitivity
-      that was declared for such an answer does not hold, and no mechanism can make it.
+      An answer further from 0 than 2^62 steps is clamped to that distance (which moves no two answers apart), and
+      one that is not a number (NaN) is released as 0: an error would depend on the data. A sensitivity that was
+      declared for such an answer does not hold, and no mechanism can repair that.
 
     Args:
       grid: 2^-k for a whole number k, so that rounding is exact.
@@ -58,7 +58,7 @@ class DiscreteGaussian:
             raise ValueError(f"Expected grid={self.grid!r} to be a power of two.")
 
     def init(self, x: Tensor) -> Tensor:
-        """No memory: an empty `(runs, 0)` tensor."""
+        """The empty state of a mechanism without memory, a `(runs, 0)` tensor."""
         return x.new_zeros(len(x), 0)
 
     def cost(
@@ -67,7 +67,7 @@ class DiscreteGaussian:
         """The zCDP of one release, `(runs,)`."""
         return 0.5 / noise_multiplier.double() ** 2
 
-    def release(self, state: Tensor, request: Release, streams: Streams) -> tuple[Tensor, Tensor, Price]:
+    def release(self, state: Tensor, request: Request, streams: Streams) -> tuple[Tensor, Tensor, Price]:
         """Release the answer of the active runs.
 
         Raises:
@@ -89,7 +89,7 @@ class DiscreteGaussian:
 
 
 def _measurement(scale: float) -> Any:
-    """OpenDP's discrete Gaussian on vectors of integers; `scale` in steps."""
+    """The discrete Gaussian of OpenDP on vectors of integers, with `scale` in grid steps."""
     try:
         from opendp.domains import atom_domain, vector_domain  # type: ignore
         from opendp.measurements import make_gaussian  # type: ignore

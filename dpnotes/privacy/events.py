@@ -1,9 +1,9 @@
-"""What was released, as values that an accountant reads; which sampling goes with which neighbours.
+"""Privacy events: the releases as an accountant's input, and the sensitivity of clipped sums.
 
-A noise multiplier is always the noise over *the sensitivity under the event's own relation*. That is not what every
-accountant means by it: dp_accounting's PLD accountant takes a multiplier under replace-one to be relative to the length
-of one contribution, half of that sensitivity, while its Renyi accountant takes it as we do. `to_dp_event` is for
-reading and storing; the numbers come from `dpnotes.privacy.accounting`, which tells each accountant what it means.
+A noise multiplier is always the noise over *the sensitivity under the event's own relation*. Other accountants may
+define it differently: dp_accounting's PLD accountant takes a multiplier under replace-one relative to the length of one
+contribution, half of that sensitivity, while its Renyi accountant uses our definition. `to_dp_event` is for reading and
+storing; the numbers come from `dpnotes.privacy.accounting`, which gives each accountant the right multiplier.
 """
 
 import math
@@ -16,23 +16,23 @@ from dpnotes.core import Ledger
 from dpnotes.guarantees import FRESH, WHOLE, CombinationError, Noise, Relation, Sampling, check_combination
 from dpnotes.util import validate
 
-# What floating-point numbers can account for: a release of the least noise has an epsilon of 10^12, of the most noise
-# none to speak of; of more releases the rounding of each could add up.
+# The range that floating-point accounting supports: a release with the least noise has an epsilon of 10^12, one with
+# the most noise has a negligible epsilon; for more releases, their rounding errors could add up.
 LEAST_NOISE, _MOST_NOISE, _MOST_RELEASES = 1e-6, 1e12, 10**9
 
 
 @dataclass(frozen=True)
 class Event:
-    """`count` equal releases, made one after another, the later ones possibly chosen by what the earlier released.
+    """A group of `count` equal releases in sequence; later queries may depend on earlier releases.
 
     Args:
-      noise_multiplier: noise over sensitivity, above 0: of Gaussian noise its standard deviation over the L2
-        sensitivity, of Laplace noise its scale over the L1 sensitivity, of any other epsilon-DP mechanism ("pure") the
-        number 1 / epsilon, of any other rho-zCDP mechanism ("zcdp") the number 1 / sqrt(2 rho). From 1e-6 to
-        1e12; more noise may be counted as 1e12.
-      relation: the neighbours for which the sensitivity was counted.
-      sampling: which examples each release touched. All FRESH releases of a list touch different examples.
-      count: how many there were, from 1 to 10^9; FRESH ones count as one.
+      noise_multiplier: noise over sensitivity, above 0: for Gaussian noise its standard deviation over the L2
+        sensitivity, for Laplace noise its scale over the L1 sensitivity, for any other epsilon-DP mechanism ("pure")
+        1 / epsilon, for any other rho-zCDP mechanism ("zcdp") 1 / sqrt(2 rho). From 1e-6 to 1e12; more noise may be
+        counted as 1e12.
+      relation: the neighbouring relation for which the sensitivity was computed.
+      sampling: the examples that each release touched. All FRESH releases of a list touch different examples.
+      count: the number of releases, from 1 to 10^9; FRESH ones count as one.
       noise: "gaussian", "laplace", "pure" or "zcdp".
 
     Raises:
@@ -67,18 +67,18 @@ class Event:
 
 
 def clipped_sensitivity(clip: float, divisor: float, relation: Relation, sampling: Sampling = WHOLE) -> float:
-    """How far a neighbour moves a sum of vectors no longer than `clip`, divided by a public number.
+    """The L2 sensitivity of a sum of vectors of norm at most `clip`, divided by a public number.
 
-    Replacing a vector turns it around at most, `2 clip / divisor`; removing it or zeroing it out moves the sum by its
-    length, `clip / divisor`. The same for every sampling that has an accountant for the relation: what a random batch
-    gains is the accountant's business, never the sensitivity's.
+    It is `2 clip / divisor` for replacing a vector, which can at most reverse it, and `clip / divisor` for removing it
+    or zeroing it out. It is the same for every sampling that has an accountant for the relation: amplification by
+    sampling enters in the accountant, never in the sensitivity.
 
     Args:
-      clip: the length of the longest vector, above 0.
-      divisor: above 0 and *public*: the number of examples (not under add-or-remove-one, which keeps it secret), the
+      clip: the largest norm of a vector, above 0.
+      divisor: above 0 and *public*: the number of examples (not under add-or-remove-one, where it is private), the
         size of a fresh or fixed-size batch, or the expected size of a Poisson batch, never its realised size.
       relation: which data sets are neighbours.
-      sampling: where the vectors come from.
+      sampling: how the examples of the vectors are selected.
 
     Raises:
       CombinationError: if no accountant knows this sampling under this relation.
@@ -94,9 +94,9 @@ def clipped_sensitivity(clip: float, divisor: float, relation: Relation, samplin
 
 
 def merged(events: Iterable[Event]) -> list[Event]:
-    """Equal events counted together, and of each kind of fresh ones the one with the least noise: parallel composition.
+    """The events with equal ones merged, and only the least noisy fresh event of each kind (parallel composition).
 
-    An example is in one fresh batch at most, so a fresh release is paid by its own batch alone.
+    An example is in at most one fresh batch, so only the examples of that batch pay for a fresh release.
 
     Raises:
       CombinationError: if the events have different relations.
@@ -125,10 +125,10 @@ def merged(events: Iterable[Event]) -> list[Event]:
 
 
 def events_of(ledger: Ledger, run: int) -> list[Event]:
-    """One run's releases, as its ledger has them; a release of sensitivity 0 is none.
+    """The events of one run in a ledger; a release of sensitivity 0 is omitted.
 
     Raises:
-      ValueError: if something was released without noise, or there is no such run.
+      ValueError: if something was released without noise, or the run does not exist.
 
     Example:
       >>> import torch
@@ -147,10 +147,10 @@ def events_of(ledger: Ledger, run: int) -> list[Event]:
 
 
 def to_dp_event(events: Iterable[Event]) -> Any:
-    """The same as a `dp_accounting.DpEvent`, equal ones merged.
+    """The events as a `dp_accounting.DpEvent`, with equal ones merged.
 
-    Read with an accountant of dp_accounting, its multipliers are relative to the sensitivity: for whole batches that
-    is the relation REPLACE_SPECIAL, whatever ours; its PLD accountant means something else by REPLACE_ONE.
+    Its multipliers are relative to the sensitivity. In an accountant of dp_accounting this corresponds, for whole
+    batches, to the relation REPLACE_SPECIAL, whatever ours is; its PLD accountant defines REPLACE_ONE differently.
 
     Example:
       >>> to_dp_event([Event(2.0, Relation.ZERO_OUT, Sampling.poisson(0.1))] * 2).event.sampling_probability

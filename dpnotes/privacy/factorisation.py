@@ -1,14 +1,14 @@
-"""Noise correlated over steps as a matrix factorisation, for comparing the tree with what came after it.
+"""Correlated noise as a matrix factorisation, to compare the tree mechanism with later ones.
 
-The running sums of `x_1, ..., x_T` are `A x`, A the lower triangle of ones. A mechanism that factors `A = B C` releases
-`A x + B z`, z independent Gaussian: post-processing of `C x + z`, whose sensitivity decides the price. If every example
-is in one term of norm at most s, that is s times the longest column of C; the error of the t-th sum is the t-th row of
-B. Independent noise on the terms is `C = I`; on the sums, `C = A`; the tree is one factorisation (`tree.py`); `C` the
-square root of A (Fichtenberger, Henzinger and Upadhyay 2022, arXiv:2202.11205; Henzinger, Upadhyay and Upadhyay 2023,
-arXiv:2211.05006) is optimal up to lower-order terms. Denisov, McMahan, Rush, Smith and Thakurta (2022,
-arXiv:2202.08312) optimise B and C numerically; Kalinin and Lampert (2024, arXiv:2405.13763) cut the square root to a
-band, which makes a step cheap and several participations of an example affordable (Choquette-Choo et al. 2023,
-arXiv:2306.08153).
+The running sums of `x_1, ..., x_T` are `A x`, with A the lower triangle of ones. A mechanism that factors `A = B C`
+releases `A x + B z` with independent Gaussian z: post-processing of `C x + z`, whose sensitivity determines the price.
+If every example is in one term of norm at most s, this sensitivity is s times the largest column norm of C; the noise
+of the t-th sum is the t-th row of B times z. Independent noise on the terms is `C = I`; on the sums, `C = A`; the tree
+is one factorisation (`tree.py`); taking `C` as the square root of A (Fichtenberger, Henzinger and Upadhyay 2022,
+arXiv:2202.11205; Henzinger, Upadhyay and Upadhyay 2023, arXiv:2211.05006) is optimal up to lower-order terms. Denisov,
+McMahan, Rush, Smith and Thakurta (2022, arXiv:2202.08312) optimise B and C numerically; Kalinin and Lampert (2024,
+arXiv:2405.13763) restrict the square root to a band, which makes a step cheap and several participations of an example
+affordable (Choquette-Choo et al. 2023, arXiv:2306.08153).
 """
 
 from dataclasses import dataclass
@@ -20,13 +20,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpnotes.core import Price, Release
+from dpnotes.core import Price, Request
 from dpnotes.guarantees import FRESH, Noise, Sampling
 from dpnotes.privacy import tree
 from dpnotes.privacy.mechanisms import rounded_to_grid
 from dpnotes.privacy.sums import Layers, SumMechanism, SumState, check_shared
 from dpnotes.random.streams import Streams
 from dpnotes.util import checks, validate
+from dpnotes.util.validate import AtLeastOne, checked
 
 Scheme = Literal["terms", "sums", "tree", "optimal tree", "square root"]
 SCHEMES: tuple[Scheme, ...] = ("terms", "sums", "tree", "optimal tree", "square root")
@@ -46,16 +47,16 @@ def square_root_coefficients(num: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class BandedSquareRoot(SumMechanism):
-    """Releases terms such that the noise of their running sum is that of the banded square root factorisation.
+    """The mechanism whose running sums have the noise of the banded square root factorisation.
 
     The noise y of the terms solves `C y = z`, with C the lower-triangular Toeplitz matrix of the first `bandwidth`
-    coefficients of the square root of A: `y_t = z_t - sum_{k=1}^{p-1} c_k y_{t-k}`. A step draws one Gaussian vector,
-    and combines `bandwidth - 1` old ones, which it keeps. With `bandwidth = max_leaves` it is the square root itself;
-    with 1, independent noise.
+    coefficients of the square root of A: `y_t = z_t - sum_{k=1}^{p-1} c_k y_{t-k}`. A step draws one Gaussian vector
+    and combines it with `bandwidth - 1` earlier noises, which are kept. `bandwidth = max_leaves` gives the square root
+    itself; `bandwidth = 1` gives independent noise.
 
     Formal guarantees:
-      As `Tree`: what a release reveals is the t-th row of `C x + z`. FRESH: a term is priced at the squared length of
-      its column of C, cut off at `max_leaves`; WHOLE: at the squared sum of sensitivities that its row sees.
+      As `Tree`: a release reveals the t-th row of `C x + z`. FRESH: the price of a term is proportional to the squared
+      norm of its column of C, cut off at `max_leaves`; WHOLE: to its row's squared weighted sum of sensitivities.
 
     Args:
       max_leaves: T, the length of the longest sum, at least 1. Public.
@@ -80,10 +81,10 @@ class BandedSquareRoot(SumMechanism):
         validate.at_least(self.bandwidth, max_leaves=self.max_leaves)
 
     def init(self, x: Tensor) -> SumState:
-        """Before the first term, for answers shaped like `x` `(runs, dim)`; its layers are old noises, newest first."""
+        """The state before the first term, for answers shaped like `x` `(runs, dim)`; the newest noise is first."""
         return SumState.start(x, [torch.zeros(x.shape, dtype=torch.float64, device=x.device)] * (self.bandwidth - 1))
 
-    def release(self, state: SumState, request: Release, streams: Streams) -> tuple[SumState, Tensor, Price]:
+    def release(self, state: SumState, request: Request, streams: Streams) -> tuple[SumState, Tensor, Price]:
         """Release the next term of the active runs; as `Tree.release`."""
         term = self.accept(state, request, streams)
         value, leaf, active = request.answer.value, term.leaf, term.active
@@ -92,7 +93,7 @@ class BandedSquareRoot(SumMechanism):
         noise = drawn.mul_(term.noise_std[:, None])
         for k, (coefficient, old) in enumerate(zip(self._coefficients()[1:], past, strict=True), start=1):
             old = old if checks.known_empty(leaf <= k) else torch.where((leaf > k)[:, None], old, 0.0)
-            noise.sub_(old * float(coefficient))  # not in one fused step, whose bits depend on the device
+            noise.sub_(old * float(coefficient))  # not fused, since the bits of a fused operation depend on the device
         released = rounded_to_grid(noise, value, term.noise_std) if streams.secret else noise + value
         released = released.to(value.dtype).masked_fill_(~active[:, None], 0)
         shifted = [noise, *past][: len(past)]
@@ -102,21 +103,21 @@ class BandedSquareRoot(SumMechanism):
         return state.after(term, request, active, reach, Layers.of(shifted, end)), released, term.price
 
     def max_cost(self, noise_multiplier: float) -> float:
-        """The zCDP that the worst-placed example, the first, pays when every example is in one term.
+        """The largest zCDP that an example pays, that of the first term, when every example is in one term.
 
         Example:
           >>> round(BandedSquareRoot(1000, 1000).max_cost(1.0), 3)
           1.633
         """
         validate.positive(noise_multiplier=noise_multiplier)
-        validate.between(1e-150, 1e150, noise_multiplier=noise_multiplier)  # beyond, its square is 0 or infinite
+        validate.between(1e-150, 1e150, noise_multiplier=noise_multiplier)  # outside, its square is 0 or infinite
         return 0.5 * float(np.sum(self._coefficients() ** 2)) / noise_multiplier**2
 
     def _coefficients(self) -> NDArray[np.float64]:
         return _cached_coefficients(self.bandwidth)
 
     def _effective(self, state: SumState, leaf: Tensor, multiplier: Tensor, sampling: Sampling) -> Tensor:
-        """The multiplier of the one Gaussian release that costs the same, `(runs,)`."""
+        """The noise multiplier of a single Gaussian release with the same cost, `(runs,)`."""
         coefficients = _coefficients_on(self.bandwidth, multiplier.device)
         if sampling == FRESH:
             seen = (self.max_leaves - leaf).clamp(0, self.bandwidth - 1)
@@ -140,9 +141,9 @@ def _coefficients_on(num: int, device: torch.device) -> Tensor:
 
 
 def factors(scheme: Scheme, num_steps: int, bandwidth: int | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
-    """B and C with `B C = A`, dense and lower triangular, `(num_steps, num_steps)` each: for tests and pictures.
+    """The factors B and C with `B C = A`, dense lower triangular `(num_steps, num_steps)`; for tests and figures.
 
-    C is what is released up to noise of unit variance, step by step, with all that is redundant left out.
+    The rows of C are the quantities released with noise of unit variance, step by step, without redundant ones.
 
     Args:
       scheme: "terms" (C = I), "sums" (C = A), "tree", "optimal tree" (Honaker's combination), or "square root".
@@ -185,10 +186,12 @@ def factors(scheme: Scheme, num_steps: int, bandwidth: int | None = None) -> tup
     return linalg.solve_triangular(encoder, total.T, trans="T", lower=True).T, encoder
 
 
-def noise_of_sums(scheme: Scheme, num_steps: int, bandwidth: int | None = None) -> NDArray[np.float64]:
-    """Standard deviation of each running sum when the whole costs what one Gaussian release of multiplier 1 costs.
+@checked
+def noise_of_sums(scheme: Scheme, num_steps: AtLeastOne, bandwidth: AtLeastOne | None = None) -> NDArray[np.float64]:
+    """The noise of each running sum if the total cost is that of one Gaussian release with multiplier 1.
 
-    For examples in one term each, in units of that term's sensitivity; in closed form, so a million steps will do.
+    It is a standard deviation in units of a term's sensitivity, for examples in one term each. The closed form allows
+    a million steps.
 
     Args:
       scheme: as `factors`.
@@ -196,15 +199,12 @@ def noise_of_sums(scheme: Scheme, num_steps: int, bandwidth: int | None = None) 
       bandwidth: of the square root only; the whole if None.
 
     Returns:
-      `(num_steps,)`: the rows of B times the longest column of C.
+      `(num_steps,)`: the norms of the rows of B times the largest column norm of C.
 
     Example:
       >>> noise_of_sums("tree", 4).round(3)
       array([1.732, 1.732, 2.449, 1.732])
     """
-    validate.one_of(SCHEMES, scheme=scheme)
-    validate.at_least(1, num_steps=num_steps)
-    validate.or_none(validate.at_least, 1, bandwidth=bandwidth)
     t = np.arange(1, num_steps + 1)
     if scheme == "terms":
         return np.sqrt(t)

@@ -1,4 +1,4 @@
-"""A privacy filter: refuses the release that would overspend, before anything is drawn."""
+"""A privacy filter, which refuses a release that would exceed the budget, before noise is drawn."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,20 +7,20 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import FRESH, WHOLE, Sampling
-from dpnotes.util import validate
+from dpnotes.util.validate import NonNegative, checked
 
 _LARGEST_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What a filter has let through, `(runs,)` float64 each in zCDP; part of a meter, so it never goes back.
+    """The zCDP that a filter has granted, `(runs,)` float64 each; part of a meter, so it never decreases.
 
-    `reused` is the sum over releases that touch examples again; `fresh` the largest of the releases on fresh ones.
+    `reused` is the sum over releases on reused examples; `fresh` is the largest cost of a release on fresh examples.
 
     Raises:
-      ValueError: if the two shapes differ, or an entry is negative or NaN, in a restored one too. (Not on a device:
-        what is restored is looked at before it goes there, and a filter adds nothing negative.)
+      ValueError: if the two shapes differ, or an entry is negative or NaN, also when restored. (Not on a device: a
+        restored state is checked before it is moved there, and a filter adds no negative cost.)
     """
 
     reused: Tensor
@@ -37,27 +37,28 @@ class Spent:
 
     @property
     def total(self) -> Tensor:
-        """What one example may have paid, `(runs,)`."""
+        """The largest zCDP that one example may have paid, `(runs,)`."""
         return self.reused + self.fresh
 
 
+@checked
 @dataclass(frozen=True)
 class Filter:
     """A zCDP filter for a batch of runs.
 
-    The noise, the batch, the question and whether there is a next step may all depend on what was released: as long as
-    no release is drawn whose cost would bring the total above the budget, all that was released is `budget`-zCDP
+    The noise, the batch, the question and the existence of a next step may all depend on earlier releases: as long as
+    no release is drawn whose cost would bring the total above the budget, all releases together are `budget`-zCDP
     (Feldman and Zrnic 2021, arXiv:2008.11193, for every Renyi order at once; Whitehouse, Ramdas, Rogers and Wu 2023,
-    arXiv:2203.05481, Theorem 1). A random batch is charged as if it were no sample, which is never too little.
+    arXiv:2203.05481, Theorem 1). A random batch is charged without amplification, which is an upper bound.
 
     Args:
-      budget: `(runs,)` float64, at least 0, in zCDP; infinite for what guarantees nothing.
-      tolerance: relative, in [0, 1e-6], for schedules that were summed beforehand on the private side, where only the
-        order of the sum may round otherwise. 0 where the run chooses.
+      budget: `(runs,)` float64, at least 0, in zCDP; infinite for runs without a guarantee.
+      tolerance: relative, in [0, 1e-6], for schedules whose sum was rounded up beforehand and may round differently in
+        another order. 0 where the run chooses its costs.
 
     Raises:
-      ValueError: if a budget is negative or NaN, the tolerance is outside its domain, or a shape is another one than
-        the budget's: one cost is not the cost of many runs.
+      ValueError: if a budget is negative or NaN, the tolerance is outside its domain, or a shape differs from the
+        budget's: there must be one cost per run.
 
     Example:
       >>> watch = Filter(torch.tensor([1.0], dtype=torch.float64))
@@ -68,11 +69,9 @@ class Filter:
     """
 
     budget: Tensor
-    tolerance: float = 0.0
+    tolerance: NonNegative = 0.0
 
     def __post_init__(self) -> None:
-        validate.instance(Tensor, budget=self.budget)
-        validate.non_negative(tolerance=self.tolerance)
         if self.tolerance > _LARGEST_TOLERANCE:
             raise ValueError(f"Expected tolerance={self.tolerance!r} <= {_LARGEST_TOLERANCE}: it is for rounding.")
         if self.budget.dim() != 1:
@@ -81,7 +80,7 @@ class Filter:
             raise ValueError(f"Expected budget={self.budget[~(self.budget >= 0)][0].item()} >= 0.")
 
     def init(self) -> Spent:
-        """Nothing spent."""
+        """The state in which nothing is spent."""
         nothing = torch.zeros_like(self.budget, dtype=torch.float64)
         return Spent(nothing, nothing.clone())
 
@@ -90,23 +89,23 @@ class Filter:
         return self.budget * (1 + self.tolerance)
 
     def affords(self, spent: Spent, cost: Tensor, sampling: Sampling = WHOLE) -> Tensor:
-        """Whether a release of this zCDP cost, `(runs,)`, fits what is left, `(runs,)` bool.
+        """Return whether the remaining budget covers a release of this zCDP cost, `(runs,)`, as `(runs,)` bool.
 
-        A cost that is negative or NaN fits nothing, in an infinite budget either: no release gives budget back.
+        A cost that is negative or NaN is never covered, not even by an infinite budget: no release returns budget.
         """
         return self.grant(spent, cost, torch.ones_like(cost, dtype=torch.bool), sampling)[0]
 
     def grant(self, spent: Spent, cost: Tensor, asked: Tensor, sampling: Sampling = WHOLE) -> tuple[Tensor, Spent]:
-        """Grant a release of this zCDP cost to the runs that ask for one and afford it, and write it down.
+        """Grant a release of this zCDP cost to the runs that ask for it and can afford it, and count the cost.
 
         Args:
-          spent: what was let through before.
+          spent: the zCDP granted before.
           cost: `(runs,)`.
-          asked: `(runs,)` bool; the others are granted nothing and pay nothing.
-          sampling: what the release touches.
+          asked: `(runs,)` bool; the other runs are granted nothing and pay nothing.
+          sampling: the sampling of the release's examples.
 
         Returns:
-          Which runs were granted theirs, `(runs,)` bool, to be drawn after this; and what is spent then.
+          The runs that were granted the release, `(runs,)` bool, to be drawn after this; and the new spending.
         """
         self._check_shapes(spent=spent.reused, cost=cost, asked=asked)
         reused, fresh = spent.reused, spent.fresh

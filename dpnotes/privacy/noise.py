@@ -1,7 +1,7 @@
-"""Who says how much noise the next release gets: a plan fixed in advance, or one that listens to the run.
+"""Noise plans, which determine the noise of the next release: fixed in advance, or adapted to released losses.
 
-A plan serves a batch of runs. What a run may spend is its `budget`; the oracle that asks for noise keeps the sum and
-refuses a release that would overspend, before it is drawn.
+A plan is for a batch of runs. The `budget` limits the spending of each run; the oracle that uses the plan sums the
+costs, and refuses a release that would exceed the budget before its noise is drawn.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,10 @@ from torch import Tensor
 
 from dpnotes.privacy.schedules import NoiseSchedule
 from dpnotes.util import validate
+from dpnotes.util.validate import Finite, checked
 
-# Rounding allowance, relative, when the running sum of a fixed schedule's costs is compared with its budget. Schedules
-# are built on the private side, so this lets their last step happen; it does not let a further one happen.
+# Relative rounding tolerance when the running sum of a fixed schedule's costs is compared with its budget. The sum of a
+# schedule's costs is rounded down, so the tolerance admits its last step and no further one.
 TOLERANCE = 1e-9
 
 
@@ -29,23 +30,23 @@ class NoisePlan(Protocol):
 
     @property
     def fixed(self) -> bool:
-        """Whether the multipliers were fixed before the run."""
+        """Return whether the multipliers were fixed before the run."""
         ...
 
     def init(self) -> Any:
-        """What the plan remembers before the first release."""
+        """The plan's state before the first release."""
         ...
 
     def propose(self, state: Any, call: Tensor) -> tuple[Tensor, Tensor]:
-        """The multiplier of the next release and whether there is one, `(runs,)` each; `call` counts from 0."""
+        """The multiplier of the next release, and whether there is a next one, `(runs,)` each; `call` counts from 0."""
         ...
 
     def loss_noise_multiplier(self) -> Tensor | None:
-        """`(runs,)` if every step also releases the loss, at this noise multiplier; else None."""
+        """The noise multiplier, `(runs,)`, of the loss that every step also releases; None: no loss is released."""
         ...
 
     def observe(self, state: Any, released_loss: Tensor, active: Tensor) -> Any:
-        """Take in the released losses, `(runs,)`, of the runs in `active`."""
+        """The state after observing the released losses, `(runs,)`, of the runs in `active`."""
         ...
 
     def take(self, index: Tensor) -> "NoisePlan":
@@ -53,15 +54,16 @@ class NoisePlan(Protocol):
         ...
 
 
+@checked
 @dataclass(frozen=True)
 class FixedNoise:
-    """Schedules fixed in advance, one a run; equal ones are kept once.
+    """Schedules fixed in advance, one per run; equal schedules are stored once.
 
     Args:
       multipliers: `(schedules, steps)` float64, rows padded at the end with 1.
-      num_steps: `(runs,)` int64, how many of its row's columns are a run's.
+      num_steps: `(runs,)` int64, the number of each run's steps, without padding.
       budget: `(runs,)` float64, zCDP.
-      rows: `(runs,)` int64, each run's row of the multipliers; None: the first run's is the first, and so on.
+      rows: `(runs,)` int64, each run's row of the multipliers; None: run i has row i.
 
     Example:
       >>> from dpnotes.privacy.schedules import uniform
@@ -76,12 +78,9 @@ class FixedNoise:
     fixed: bool = True
     rows: Tensor | None = None
 
-    def __post_init__(self) -> None:
-        validate.flag(fixed=self.fixed)
-
     @staticmethod
     def of(schedules: Sequence[NoiseSchedule], device: torch.device | str = "cpu") -> "FixedNoise":
-        """One run a schedule, in order."""
+        """The plan with one run per schedule, in order."""
         validate.at_least(1, num_schedules=len(schedules))
         texts = [s.noise_multipliers.tobytes() for s in schedules]
         places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
@@ -95,13 +94,13 @@ class FixedNoise:
 
     @staticmethod
     def none(num_steps: Sequence[int], device: torch.device | str = "cpu") -> "FixedNoise":
-        """The plan for the mechanism `Exact`: an infinite budget, since nothing less affords it."""
+        """The plan for the mechanism `Exact`, with an infinite budget, since no finite budget covers it."""
         validate.at_least(1, num_runs=len(num_steps), fewest_steps=min(num_steps, default=0))
         ones = torch.ones(len(num_steps), 1, dtype=torch.float64, device=device)
         return FixedNoise(ones, torch.tensor(num_steps, device=device), torch.full_like(ones[:, 0], torch.inf))
 
     def init(self) -> Tensor:
-        """No state: an empty `(runs, 0)` tensor."""
+        """The empty state of a fixed plan, a `(runs, 0)` tensor."""
         return self.budget.new_zeros(len(self.budget), 0)
 
     def propose(self, state: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
@@ -110,15 +109,15 @@ class FixedNoise:
         return self.multipliers[self._row_of_runs(), column], call < self.num_steps
 
     def loss_noise_multiplier(self) -> None:
-        """A fixed plan asks for no losses."""
+        """Return None: a fixed plan releases no losses."""
         return None
 
     def observe(self, state: Tensor, released_loss: Tensor, active: Tensor) -> Tensor:
-        """Nothing to learn."""
+        """The unchanged state, since a fixed plan does not adapt."""
         return state
 
     def take(self, index: Tensor) -> "FixedNoise":
-        """The plan of some of the runs; all share one table of schedules, however often some runs end."""
+        """The plan of some of the runs, which shares this plan's table of schedules."""
         return replace(
             self, num_steps=self.num_steps[index], budget=self.budget[index], rows=self._row_of_runs()[index]
         )
@@ -129,20 +128,21 @@ class FixedNoise:
 
 @dataclass(frozen=True)
 class LossAdaptiveState:
-    """Cost of the next step and the last released loss, `(runs,)` each; the loss is infinite before the first."""
+    """The cost of the next step and the last released loss, `(runs,)` each; the loss is infinite before the first."""
 
     cost: Tensor
     last_loss: Tensor
 
 
+@checked
 @dataclass(frozen=True)
 class LossAdaptiveNoise:
-    """Spend more on the next gradient whenever the released loss did not fall.
+    """The plan that spends more on the next gradient whenever the released loss did not decrease.
 
     After Lee and Kifer (2018, "Concentrated differentially private gradient descent with adaptive per-iteration
     privacy budget", arXiv:1808.09501v1), with one difference: they choose the step size by a noisy minimum over
-    candidates and raise the budget when the choice is 0, here the loss at the current point is released with
-    Gaussian noise and compared with the last released one. Every comparison uses released numbers only.
+    candidates and raise the budget when the choice is 0; this plan releases the loss at the current point with
+    Gaussian noise and compares it with the last released loss. Every comparison uses released numbers only.
 
     Args:
       budget: `(runs,)` float64, zCDP of gradients and losses together.
@@ -153,7 +153,7 @@ class LossAdaptiveNoise:
 
     budget: Tensor
     first_cost: Tensor
-    growth: float
+    growth: Finite
     loss_multiplier: Tensor
     fixed: bool = False
 
@@ -161,25 +161,23 @@ class LossAdaptiveNoise:
         validate.same_length(budget=self.budget, first_cost=self.first_cost, loss_multiplier=self.loss_multiplier)
         for name in ("budget", "first_cost", "loss_multiplier"):
             validate.positive(**{name: float(getattr(self, name).min())})
-        validate.flag(fixed=self.fixed)
-        validate.real(growth=self.growth)
         if not self.growth > 1:
             raise ValueError(f"Expected growth={self.growth!r} > 1.")
 
     def init(self) -> LossAdaptiveState:
-        """Start at the first cost; the first loss is lower than none."""
+        """The initial state, with the first cost and an infinite last loss, so that the first loss counts as lower."""
         return LossAdaptiveState(self.first_cost.clone(), torch.full_like(self.first_cost, torch.inf))
 
     def propose(self, state: LossAdaptiveState, call: Tensor) -> tuple[Tensor, Tensor]:
-        """The multiplier that the current cost buys; there is always a next step, until the budget refuses it."""
+        """The multiplier for the current cost; there is always a next step, until the filter refuses it."""
         return (0.5 / state.cost).sqrt(), torch.ones_like(call, dtype=torch.bool)
 
     def loss_noise_multiplier(self) -> Tensor:
-        """`(runs,)`."""
+        """The noise multiplier of the released losses, `(runs,)`."""
         return self.loss_multiplier
 
     def observe(self, state: LossAdaptiveState, released_loss: Tensor, active: Tensor) -> LossAdaptiveState:
-        """Raise the cost of the runs whose released loss did not fall."""
+        """The state with a higher cost in the runs whose released loss did not decrease."""
         worse = active & ~(released_loss < state.last_loss)
         return LossAdaptiveState(
             torch.where(worse, state.cost * self.growth, state.cost),

@@ -1,14 +1,14 @@
-"""Privacy loss distributions of Gaussian noise on random batches and of pure mechanisms, many levels at once.
+"""Privacy loss distributions of Gaussian noise on random batches and of pure mechanisms, for many noise levels.
 
-The library dp_accounting says what a composed distribution claims. The discretisation and the truncation after a
-composition (the mass on the safe side) are its own, written out in numpy: the library's evaluate every point in Python,
-which takes minutes for a schedule of a thousand levels. The tests hold the two together.
+The library dp_accounting converts a composed distribution to epsilon. The discretisation and the truncation after a
+composition (pessimistic in both) follow the library's algorithms, but in numpy: the library evaluates every point in
+Python, which takes minutes for a schedule of a thousand levels. Tests compare the two.
 
-The grid of losses is as fine as the answer needs, and coarser where losses are many and large; either way the mass is
-placed on the safe side. So is what the rounding of Fourier transforms may take from a tail: it is counted as lost
-privacy, and a delta below it has no finite epsilon here (`near_least` says where the answer is near the least).
-What would still not fit is refused before it is allocated: at most 2^22 points, which is less than a gigabyte at work
-(`LimitError`). In both cases `dpnotes.privacy.accounting` turns to Renyi divergences.
+The grid of losses is as fine as the accuracy needs, and coarser where losses are many and large; the rounding to the
+grid is pessimistic in either case. The mass that the rounding of Fourier transforms may take from a tail is counted as
+lost privacy, and a delta below it has no finite epsilon here (`near_least` tells where the result is nearly tight).
+A distribution of more than 2^22 points, which needs about a gigabyte, is refused before it is allocated
+(`LimitError`). In both cases `dpnotes.privacy.accounting` uses Renyi divergences.
 """
 
 import math
@@ -23,21 +23,21 @@ from numpy.typing import NDArray
 from dpnotes.privacy.events import LEAST_NOISE, Event
 from dpnotes.util import validate
 
-_POINTS = 2**17  # at most, of one level; fewer of each where there are hundreds
-_ALL_POINTS = 2**25  # of all levels
-_COMPOSED_POINTS = 2**22  # of a composition of them
-_LEAST_TAIL = math.exp(-50)  # of the mass cut off a level that is alone; it is counted as lost privacy
-_TAIL = 1e-15  # of the mass cut off a composition, counted the same; half of it of a level among others
-# Of the mass that a release more may move, by rounding, in a convolution, counted the same. Against sums over binomials
-# (tests/privacy/test_accounting.py) it is up to a fifth of this; a power of a spectrum multiplies its relative error.
+_POINTS = 2**17  # the most points of one level; fewer where there are hundreds of levels
+_ALL_POINTS = 2**25  # the most points of all levels together
+_COMPOSED_POINTS = 2**22  # the most points of a composition
+_LEAST_TAIL = math.exp(-50)  # mass cut off a single level; it is counted as lost privacy
+_TAIL = 1e-15  # mass cut off a composition, counted likewise; half of it for each of several levels
+# The mass per release that rounding in a convolution may move, counted likewise. Compared with sums over binomials
+# (tests/privacy/test_accounting.py) the error is up to a fifth of this; a power of a spectrum multiplies it.
 _ROUNDING = 2.0**-52
-_NOTICEABLE = 1e-3  # of delta: from here on what is counted as lost makes epsilon larger than it needs to be
+_NOTICEABLE = 1e-3  # of delta: if more mass is counted as lost, epsilon is noticeably too large
 _QUIETEST = 1e6  # the largest noise multiplier: above it losses are smaller than the rounding of their probabilities
 _LOUDEST = 0.05  # the smallest noise multiplier: below it epsilon is in the hundreds, and exp(epsilon) soon overflows
 
 
 class LimitError(ValueError):
-    """A privacy loss distribution that is too large to hold, or too narrow for floating-point numbers."""
+    """The error for a privacy loss distribution that is too large for memory or too narrow for floating point."""
 
 
 class _Level(NamedTuple):
@@ -49,15 +49,15 @@ class _Level(NamedTuple):
 
 
 def epsilon(events: tuple[Event, ...], delta: float) -> float:
-    """An upper bound on the epsilon of these events together, close to the least.
+    """A nearly tight upper bound on the epsilon of these events together.
 
     Args:
-      events: one relation; Gaussian noise on whole, Poisson or fixed-size batches, Laplace and pure ones on whole ones.
+      events: of one relation; Gaussian noise on whole, Poisson or fixed-size batches, Laplace and pure on whole ones.
       delta: in (0, 1).
 
     Raises:
-      LimitError: if a noise multiplier is below 0.05 or above 1e6, the distribution of all events would have over
-        2^22 points, or of very many releases the rounding overflows.
+      LimitError: if a noise multiplier is below 0.05 or above 1e6, if the distribution of all events would have over
+        2^22 points, or if rounding errors overflow for very many releases.
 
     Example:
       >>> from dpnotes.core import Relation, Sampling
@@ -77,9 +77,9 @@ def _epsilon(events: tuple[Event, ...], delta: float) -> float:
 
 
 def near_least(events: tuple[Event, ...], delta: float) -> bool:
-    """Whether `epsilon` is near the least: delta is far above what is counted as lost, and the grid is not too coarse.
+    """Return whether `epsilon` is nearly tight: delta far exceeds the mass counted as lost, and the grid is fine.
 
-    Then no other accountant is worth asking: Renyi divergences lose percents in their conversion.
+    Then no other accountant needs to be tried: Renyi divergences lose some percent in their conversion.
 
     Example:
       >>> from dpnotes.core import Relation, Sampling
@@ -99,7 +99,7 @@ def _near_least(events: tuple[Event, ...], delta: float) -> bool:
 
 @lru_cache(maxsize=16)
 def _composed(events: tuple[Event, ...]) -> tuple[Any, bool]:
-    """The distribution of all events, as a `PrivacyLossDistribution` of dp_accounting; whether it is near the least."""
+    """The distribution of all events, a `PrivacyLossDistribution` of dp_accounting; and whether it is nearly tight."""
     from dp_accounting.pld import privacy_loss_distribution as library
 
     validate.at_least(1, num_events=len(events))
@@ -108,7 +108,7 @@ def _composed(events: tuple[Event, ...]) -> tuple[Any, bool]:
     levels = [
         _Level(e.noise, e.noise_multiplier, e.sampling.rate, e.count, e.sampling.scheme == "fixed-size") for e in others
     ]
-    if whole:  # they are one Gaussian mechanism together
+    if whole:  # together they are one Gaussian mechanism
         levels.append(_Level("gaussian", math.fsum(e.count / e.noise_multiplier**2 for e in whole) ** -0.5, 1.0, 1))
     for level in levels:
         if level.multiplier < _LOUDEST:
@@ -124,13 +124,13 @@ def _composed(events: tuple[Event, ...]) -> tuple[Any, bool]:
     interval, fine = _interval(levels, tail)
     symmetric = all(level.rate == 1 or level.replaced for level in levels)
     sides = [_one_side(levels, side, interval, tail) for side in (("REMOVE",) if symmetric else ("REMOVE", "ADD"))]
-    # Of losses near the rounding of their probabilities there is more mass than 1: the bound holds, far from the least.
+    # If losses are near the rounding of their probabilities, the mass exceeds 1: the bound holds but is not tight.
     fine = fine and all(side.mass.sum() <= 1 + _NOTICEABLE for side in sides)
     return library.PrivacyLossDistribution(*(side.on_grid(interval) for side in sides)), fine
 
 
 def _one_side(levels: Sequence[_Level], side: str, interval: float, tail: float) -> "_Masses":
-    """Composed in pairs, so that no long distribution meets many short ones, and few are held at a time."""
+    """The composition of all levels in pairs, so that convolved lengths are similar and few are in memory."""
     waiting: list[tuple[int, _Masses]] = []
     rounding = _ROUNDING if sum(level.count for level in levels) > 1 else 0.0
     for level in levels:
@@ -145,21 +145,21 @@ def _one_side(levels: Sequence[_Level], side: str, interval: float, tail: float)
 
 
 class _Masses(NamedTuple):
-    """Mass on the grid from point `first` on, and what was lost of it."""
+    """The mass on the grid from point `first` on, and the mass that was lost."""
 
     first: int
     mass: NDArray[Any]
     lost: float
 
     def on_grid(self, interval: float) -> Any:
-        """As the library has it."""
+        """The library's object for this mass."""
         from dp_accounting.pld import pld_pmf as library
 
         return library.DensePLDPmf(interval, self.first, self.mass, self.lost, True)
 
 
 def _joined(one: _Masses, other: _Masses) -> _Masses:
-    """Their composition. Of either tail as much is cut off as sums up to half of `_TAIL`: the right one is lost."""
+    """The composition of two masses; each tail up to half of `_TAIL` is cut off, and the right one counts as lost."""
     from scipy import fft
 
     _check_size(points := len(one.mass) + len(other.mass) - 1)
@@ -174,7 +174,7 @@ def _joined(one: _Masses, other: _Masses) -> _Masses:
 
 
 def _prefix(mass: NDArray[Any], most: float) -> int:
-    """How many of the first points together hold at most so much; rounding makes some of them negative."""
+    """The number of first points whose total mass is at most `most`; rounding makes some of them negative."""
     seen = 256  # mostly enough
     while not (above := np.cumsum(mass[:seen]) > most).any():
         if seen >= len(mass):
@@ -194,11 +194,11 @@ def _check_size(points: int) -> None:
 def _interval(levels: Sequence[_Level], tail: float) -> tuple[float, bool]:
     """The grid of losses: fine enough that rounding adds less than 0.03% to the composed standard deviation.
 
-    With batches of fixed size less than 0.005%. And no coarser than 1e-3 (1e-4 without Gaussian noise) or a
-    ten-thousandth of that deviation; never than 0.1. Where that would take too many points the grid is coarser, which
-    is said.
+    With batches of fixed size less than 0.005%. The grid is no coarser than 1e-3 (1e-4 without Gaussian noise) or,
+    if larger, a ten-thousandth of that deviation, at most 0.1. Where that would take too many points the grid is
+    coarser, and the second value returned is False.
     """
-    # Connecting the dots adds at most a quarter, on average a sixth, of a squared interval to each level's variance.
+    # The "connect the dots" grid adds at most 1/4, on average 1/6, of a squared interval to each release's variance.
     variance = math.fsum(level.count * _variance(level) for level in levels)
     releases = sum(level.count for level in levels)
     coarsest = 1e-4 if all(level.noise != "gaussian" for level in levels) else 1e-3
@@ -214,7 +214,7 @@ def _interval(levels: Sequence[_Level], tail: float) -> tuple[float, bool]:
 
 
 def _variance(level: _Level) -> float:
-    """Of the loss of one release, roughly."""
+    """The approximate variance of the privacy loss of one release."""
     z, q = level.multiplier, level.rate
     if level.noise == "laplace":
         return min(z**-2, 3.0)
@@ -225,12 +225,12 @@ def _variance(level: _Level) -> float:
 
 @lru_cache(maxsize=4096)
 def _bounds(level: _Level, tail: float) -> tuple[float, float]:
-    """The least and the largest loss of removing, up to about such a tail of all releases; `_mass` counts the rest."""
+    """The range of losses for removing the example, up to about this tail in all releases; `_mass` counts the rest."""
     if level.noise != "gaussian":
         return -1 / level.multiplier, 1 / level.multiplier
     from scipy.special import ndtri
 
-    # The largest exponent of removing, before sampling, up to half of the tail; the least is its mirror image.
+    # The largest loss without sampling, up to half of the tail; the smallest is its mirror image.
     half = max(tail / level.count, _LEAST_TAIL) / 2
     exponent = (0.5 / level.multiplier - float(ndtri(half))) / level.multiplier
     if level.rate == 1:
@@ -240,7 +240,7 @@ def _bounds(level: _Level, tail: float) -> tuple[float, float]:
 
 
 def _mass(level: _Level, side: str, interval: float, tail: float, rounding: float = 0.0) -> _Masses:
-    """Algorithm 1 of Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), arXiv:2207.04380, on a uniform grid."""
+    """The mass by Algorithm 1 of Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), arXiv:2207.04380."""
     low, high = _bounds(level, tail)
     low, high = (low, high) if side == "REMOVE" else (-high, -low)
     first, last = math.floor(low / interval), math.ceil(high / interval)
@@ -251,7 +251,7 @@ def _mass(level: _Level, side: str, interval: float, tail: float, rounding: floa
         deltas = hockey_stick(epsilons, level.multiplier, level.rate, side)
     else:
         deltas = pure_hockey_stick(epsilons, level.multiplier, level.noise)
-    # Where rounding makes one larger than one before it, the larger holds for both.
+    # Where rounding makes a delta larger than the one before it, the larger is used for both.
     deltas = np.maximum.accumulate(np.clip(deltas, 0.0, 1.0)[::-1])[::-1]
     steps = np.diff(deltas)
     mass = np.empty_like(deltas)
@@ -267,18 +267,18 @@ def _mass(level: _Level, side: str, interval: float, tail: float, rounding: floa
 
 
 def _self_convolved(mass: NDArray[Any], count: int) -> tuple[int, NDArray[Any]]:
-    """The sum of so many steps, by a power of the spectrum: where it starts, and the mass there.
+    """The `count`-fold self-convolution, by a power of the spectrum: the index of its start, and the mass.
 
-    The tails that Chernoff bounds leave out hold at most `_TAIL`. (The library's `common.self_convolve` looks for
-    bounds among orders that suit few releases, so that the tails of many fill the memory.)
+    The tails omitted by Chernoff bounds hold at most `_TAIL`. (The library's `common.self_convolve` tries orders that
+    suit few releases; with many, the bounds are loose and the distribution fills the memory.)
     """
     from scipy import fft
 
     steps = np.arange(len(mass))
     mean = mass @ steps / mass.sum()
     variance = mass @ (steps - mean) ** 2 / mass.sum()
-    # Every order gives a bound. The best is this one if the sum is nearly Gaussian, and one of the library's if a few
-    # large losses decide.
+    # Every order gives a bound. The best order is near `gaussian` if the sum is nearly Gaussian, and near the library's
+    # orders, `few`, if a few large losses dominate.
     gaussian, few = math.sqrt(-2 * math.log(_TAIL / 2) / (count * max(variance, 1e-2))), 1 / len(mass)
     orders = np.geomspace(min(gaussian / 3, few), max(gaussian * 3, 20 * few), 20)
     high = min(_chernoff(mass, count, orders), (len(mass) - 1) * count)
@@ -294,9 +294,9 @@ def _self_convolved(mass: NDArray[Any], count: int) -> tuple[int, NDArray[Any]]:
 
 
 def _chernoff(mass: NDArray[Any], count: int, orders: NDArray[Any]) -> int:
-    """Above it a sum of so many steps has at most half of `_TAIL`, by the best of some orders.
+    """The Chernoff bound, best of some orders: the mass of the `count`-fold sum above it is at most half of `_TAIL`.
 
-    The mass is first moved to the ends of some 500 blocks, its mean kept, which makes no moment smaller.
+    The mass is first moved to the ends of some 500 blocks with its mean kept, which decreases no moment.
     """
     from scipy.special import logsumexp
 
@@ -315,8 +315,8 @@ def pure_hockey_stick(
 ) -> NDArray[np.floating[Any]]:
     """The least delta of an (epsilon, 0)-DP mechanism on all examples, for each epsilon (negative ones too).
 
-    Of Laplace noise, or of randomised response of one bit, which is the worst of all ("pure"; Kairouz, Oh and
-    Viswanath 2015, arXiv:1311.0776).
+    For Laplace noise, or for randomised response of one bit, which is the worst case of all such mechanisms ("pure";
+    Kairouz, Oh and Viswanath 2015, arXiv:1311.0776).
 
     Args:
       epsilons: any shape.
@@ -342,9 +342,9 @@ def hockey_stick(
 ) -> NDArray[np.floating[Any]]:
     """The least delta of a Gaussian mechanism on a Poisson batch, for each epsilon (negative ones too).
 
-    With phi the density of noise of standard deviation z: between `(1 - q) phi(x) + q phi(x - 1)` and `phi(x)` if the
-    example is removed ("REMOVE"), the other way round if it is added ("ADD"). Theorem 11 of Zhu, Dong and Wang (2022),
-    arXiv:2106.08567, says that these two pairs dominate all others.
+    With phi the density of noise of standard deviation z, the two distributions are `(1 - q) phi(x) + q phi(x - 1)` and
+    `phi(x)` if the example is removed ("REMOVE"), and the reverse if it is added ("ADD"). By Theorem 11 of Zhu, Dong
+    and Wang (2022), arXiv:2106.08567, these two pairs dominate all others.
 
     Args:
       epsilons: any shape.
@@ -365,12 +365,12 @@ def hockey_stick(
     epsilons, z, q = np.asarray(epsilons, np.float64), noise_multiplier, rate
     sign = 1.0 if side == "REMOVE" else -1.0
     with np.errstate(divide="ignore", over="ignore"):
-        # Where the loss of removing is sign * epsilon; below log(1 - q) it never is.
+        # The point where the loss of "REMOVE" is sign * epsilon; there is none below log(1 - q).
         ratio, factor = np.exp(sign * epsilons), np.exp(epsilons)
         above = np.maximum(ratio - (1 - q), 0.0)
         odds = above / q
         exponent = np.where(np.isinf(odds), np.log(above) - math.log(q), np.log(odds))
-        beyond = np.isinf(ratio) | ((ratio == 0) & (q == 1))  # what float64 holds
+        beyond = np.isinf(ratio) | ((ratio == 0) & (q == 1))  # the range of float64
         threshold = z * z * np.where(beyond, sign * epsilons - math.log(q), exponent) + 0.5
     if side == "REMOVE":
         lower = ndtr(-threshold / z)
@@ -379,18 +379,18 @@ def hockey_stick(
         upper = ndtr(threshold / z)
         lower = (1 - q) * upper + q * ndtr((threshold - 1) / z)
     with np.errstate(over="ignore", invalid="ignore"):
-        # What is taken off is counted as nothing where the factor overflows.
+        # Where the factor overflows, the subtracted term is taken as 0, an upper bound.
         return np.where(np.isinf(factor), upper, np.fmax(upper - factor * lower, 0.0))
 
 
 def fixed_size_hockey_stick(
     epsilons: NDArray[np.floating[Any]], noise_multiplier: float, rate: float
 ) -> NDArray[np.floating[Any]]:
-    """A delta of a Gaussian mechanism on a batch of fixed size, one example replaced, for each epsilon.
+    """A delta of a Gaussian mechanism on a batch of fixed size when an example is replaced, for each epsilon.
 
     For epsilon >= 0 it is `q H(log(1 + (e^epsilon - 1) / q))`, with H the least delta of the mechanism without sampling
-    (Balle, Barthe and Gaboardi 2018, arXiv:1807.01647, Theorem 2); for epsilon < 0 what the other order of the
-    neighbours gives. It holds for one release, tightly, and composes (docs/derivations/noisy_sgd.md, own.fixed_size).
+    (Balle, Barthe and Gaboardi 2018, arXiv:1807.01647, Theorem 2); for epsilon < 0 it follows by exchanging the
+    neighbours. It is tight for one release, and composes (docs/derivations/noisy_sgd.md, own.fixed_size).
 
     Args:
       epsilons: any shape, of any sign.

@@ -1,8 +1,8 @@
-"""Noise schedules fixed in advance: how a zCDP budget is spread over the steps of a run.
+"""Noise schedules fixed in advance, which allocate a zCDP budget over the steps of a run.
 
-A schedule is numbers only (numpy, no torch). Each knows what it spends and refuses to overspend. A step whose noise
-multiplier is `s` costs `1 / (2 s^2)` in zCDP, and costs add up (Bun and Steinke 2016, arXiv:1605.02065v1,
-Proposition 1.6 and Lemma 1.7). The papers' budget `R` is `2 rho`.
+A schedule is a numpy array of noise multipliers, without torch. It computes its total cost, and its constructor refuses
+a total above the budget. A step with noise multiplier `s` costs `1 / (2 s^2)` in zCDP, and costs add up (Bun and
+Steinke 2016, arXiv:1605.02065v1, Proposition 1.6 and Lemma 1.7). The papers' budget `R` is `2 rho`.
 """
 
 import math
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, UnitInterval, checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +22,7 @@ class NoiseSchedule:
     Args:
       noise_multipliers: `(num_steps,)`, positive; noise standard deviation over sensitivity.
       rho: the zCDP budget, above 0.
-      name: what plots and tables call it.
+      name: the label in plots and tables.
 
     Raises:
       ValueError: if a multiplier is not positive and finite, or the schedule spends more than `rho`.
@@ -55,17 +56,17 @@ class NoiseSchedule:
 
     @property
     def num_steps(self) -> int:
-        """T, the number of steps."""
+        """The number of steps, T."""
         return len(self.noise_multipliers)
 
     @property
     def costs(self) -> NDArray[np.float64]:
-        """Cost of each step in zCDP, `(num_steps,)`."""
+        """The zCDP cost of each step, `(num_steps,)`."""
         return 0.5 / self.noise_multipliers**2
 
     @property
     def spent(self) -> float:
-        """Cost of all steps in zCDP, summed without rounding on the way."""
+        """The zCDP cost of all steps, summed without intermediate rounding."""
         return math.fsum(self.costs)
 
 
@@ -74,11 +75,11 @@ def from_shares(shares: ArrayLike, rho: float, name: str) -> NoiseSchedule:
 
     Args:
       shares: `(num_steps,)`, positive; only their ratios matter.
-      rho: the zCDP budget, above 0, spent to the last digit that does not exceed it.
-      name: what plots and tables call it.
+      rho: the zCDP budget, above 0; it is spent completely, up to rounding down.
+      name: the label in plots and tables.
 
     Raises:
-      ValueError: if a share is not positive, or so small beside the others that its noise overflows.
+      ValueError: if a share is not positive, or so small compared with the others that its noise overflows.
 
     Example:
       >>> from_shares([1, 3], rho=0.5, name="rising").costs.round(3)
@@ -94,15 +95,15 @@ def from_shares(shares: ArrayLike, rho: float, name: str) -> NoiseSchedule:
 
 
 def on_the_private_side(noise_multipliers: NDArray[np.float64], rho: float, name: str) -> NoiseSchedule:
-    """A schedule that sums to its budget up to rounding, with its noise raised by the last bits that rounding took.
+    """The schedule with its noise increased in the last bits, so that its total cost does not exceed the budget.
 
     Args:
       noise_multipliers: `(num_steps,)`, positive, spending at most `rho` up to a relative 1e-9.
       rho: the zCDP budget, above 0.
-      name: what plots and tables call it.
+      name: the label in plots and tables.
 
     Raises:
-      ValueError: if it overspends by more than rounding.
+      ValueError: if the total exceeds the budget by more than rounding.
 
     Example:
       >>> on_the_private_side(np.full(10, 5**0.5), rho=1.0, name="ten steps").spent <= 1.0
@@ -117,7 +118,7 @@ def on_the_private_side(noise_multipliers: NDArray[np.float64], rho: float, name
 
 
 def uniform(rho: float, num_steps: int) -> NoiseSchedule:
-    """The same noise at every step: `sigma_t^2 = T / (2 rho)`.
+    """The schedule with the same noise at every step: `sigma_t^2 = T / (2 rho)`.
 
     Example:
       >>> float(uniform(rho=0.5, num_steps=4).noise_multipliers[0])
@@ -134,9 +135,9 @@ def from_influence(influence: ArrayLike, rho: float, name: str = "dynamic") -> N
     Zhou 2022, doi:10.1145/3531146.3533070).
 
     Args:
-      influence: `(num_steps,)`, positive: what a unit of noise variance at step t does to the final loss.
+      influence: `(num_steps,)`, positive: the increase of the final loss per unit of noise variance at step t.
       rho: the zCDP budget, above 0.
-      name: what plots and tables call it.
+      name: the label in plots and tables.
 
     Example:
       >>> from_influence([1, 4], rho=0.75).costs.round(3)
@@ -149,8 +150,9 @@ def from_influence(influence: ArrayLike, rho: float, name: str = "dynamic") -> N
     return from_shares(np.sqrt(values), rho, name)
 
 
-def exponential(rate: float, rho: float, num_steps: int) -> NoiseSchedule:
-    """Optimal for the influence `q_t = rate^(T - t)`: noise variance decays by the factor `sqrt(rate)` a step.
+@checked
+def exponential(rate: UnitInterval, rho: float, num_steps: AtLeastOne) -> NoiseSchedule:
+    """The optimal schedule for the influence `q_t = rate^(T - t)`: noise variance times `sqrt(rate)` per step.
 
     Args:
       rate: in (0, 1); 1 would be uniform.
@@ -162,14 +164,13 @@ def exponential(rate: float, rho: float, num_steps: int) -> NoiseSchedule:
       >>> (schedule.noise_multipliers[1:] ** 2 / schedule.noise_multipliers[:-1] ** 2).round(6)
       array([0.9, 0.9])
     """
-    validate.between(0, 1, rate=rate)
-    validate.at_least(1, num_steps=num_steps)
     steps_left = np.arange(num_steps - 1, -1, -1)
     return from_shares(np.exp(0.5 * steps_left * math.log(rate)), rho, f"exponential {rate:g}")
 
 
-def step_decay(factor: float, period: int, rho: float, num_steps: int) -> NoiseSchedule:
-    """The noise multiplier falls by `factor` every `period` steps (step decay of Yu et al. 2019, arXiv:1904.02200v1).
+@checked
+def step_decay(factor: UnitInterval, period: AtLeastOne, rho: float, num_steps: AtLeastOne) -> NoiseSchedule:
+    """The step decay of Yu et al. (2019), arXiv:1904.02200v1: the multiplier falls by `factor` every `period` steps.
 
     Args:
       factor: in (0, 1).
@@ -181,6 +182,4 @@ def step_decay(factor: float, period: int, rho: float, num_steps: int) -> NoiseS
       >>> step_decay(factor=0.5, period=1, rho=2.5, num_steps=2).costs.round(3)
       array([0.5, 2. ])
     """
-    validate.between(0, 1, factor=factor)
-    validate.at_least(1, period=period, num_steps=num_steps)
     return from_shares(factor ** (-2.0 * (np.arange(num_steps) // period)), rho, f"step decay {factor:g}/{period}")

@@ -1,4 +1,4 @@
-"""Which iterate to publish: a private search for a second-order stationary point, with AboveThreshold.
+"""A private search for a second-order stationary point among a run's iterates, with AboveThreshold.
 
 Section 3.4 of Avdiukhin, Dinitz, Fan and Yaroslavtsev (2024), "Noise is All You Need: Private Second-Order Convergence
 of Noisy SGD", arXiv:2410.06878.
@@ -18,6 +18,7 @@ from dpnotes.privacy.events import Event, clipped_sensitivity
 from dpnotes.privacy.selection import AboveThreshold, SelectionState
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, NonNegative, Positive, Probability, checked
 
 _PURPOSE = "search: stationary point"
 
@@ -25,11 +26,11 @@ _PURPOSE = "search: stationary point"
 def random_steps(streams: Streams, num_iterates: int, num_candidates: int) -> Tensor:
     """The steps whose iterates are candidates, `(num_candidates, runs)` int64 in `0 ... num_iterates - 1`, independent.
 
-    They do not depend on the data, so a run may draw them first and keep only these iterates. If half of the iterates
-    are what is looked for, k candidates have none among them with probability `2^-k`.
+    The steps do not depend on the data, so a run may draw them first and store only these iterates. If half of the
+    iterates qualify, none of k candidates does with probability `2^-k`.
 
     Args:
-      streams: one key a run.
+      streams: one key per run.
       num_iterates: at least 1.
       num_candidates: k, at least 1.
 
@@ -41,25 +42,26 @@ def random_steps(streams: Streams, num_iterates: int, num_candidates: int) -> Te
     return (streams.uniform(f"{_PURPOSE}: steps", 0, num_candidates) * num_iterates).long().T
 
 
+@checked
 @dataclass(frozen=True)
 class Search:
-    """Which points count as found, how precisely that can be asked, and what the answers cost.
+    """The parameters of a search: the accepted points, the accuracy of the answers, and their cost.
 
-    A point is answered yes if `|grad f| <= alpha + slack` and `lambda_min >= -sqrt(rho alpha) - slack` up to noise,
-    with a slack of its own for each. Both are asked by one question, the smaller of the two margins, each divided by
-    how far a neighbour may move it: that moves by 1 at most, so that no budget is split.
+    The answer for a point is yes if `|grad f| <= alpha + slack` and `lambda_min >= -sqrt(rho alpha) - slack` up to
+    noise, with separate slacks. A single question tests both conditions: the smaller of the two margins, each divided
+    by its sensitivity. This minimum has sensitivity 1, so that no budget is split.
 
     Args:
-      epsilon: of the search, above 0, on top of what the iterates cost.
+      epsilon: the epsilon of the search, above 0, in addition to the cost of the iterates.
       alpha: accuracy, above 0, in the units of a gradient.
       hessian_lipschitz: rho, above 0.
-      norm_bound: C, the longest gradient of an example at a candidate, above 0.
-      smoothness: L of every example, above 0: the paper assumes it of the objective alone.
+      norm_bound: C, the largest norm of an example's gradient at a candidate, above 0.
+      smoothness: L of every example's loss, above 0; the paper assumes it of the objective only.
       num_examples: n.
       num_candidates: k, at least 1.
-      failure: the probability that some answer is further off than the slack, in (0, 1).
-      eigenvalue_error: how far an eigenvalue that is computed may be off, at least 0, whatever the data: computed
-        numbers of two neighbours may differ by twice as much more.
+      failure: the probability that some answer's error exceeds the slack, in (0, 1).
+      eigenvalue_error: the largest error of a computed eigenvalue, at least 0, whatever the data; it increases the
+        sensitivity of the computed value by twice as much.
       relation: which data sets are neighbours, replace-one or zero-out.
 
     Raises:
@@ -72,40 +74,34 @@ class Search:
       (9.6e-05, 0.0102, -0.1002)
     """
 
-    epsilon: float
-    alpha: float
-    hessian_lipschitz: float
-    norm_bound: float
-    smoothness: float
-    num_examples: int
-    num_candidates: int
-    failure: float
-    eigenvalue_error: float = 0.0
+    epsilon: Positive
+    alpha: Positive
+    hessian_lipschitz: Positive
+    norm_bound: Positive
+    smoothness: Positive
+    num_examples: AtLeastOne
+    num_candidates: AtLeastOne
+    failure: Probability
+    eigenvalue_error: NonNegative = 0.0
     relation: Relation = Relation.REPLACE_ONE
 
     def __post_init__(self) -> None:
-        validate.instance(Relation, relation=self.relation)
-        validate.positive(epsilon=self.epsilon, norm_bound=self.norm_bound)
-        validate.between(0, 1, failure=self.failure)
-        validate.positive(alpha=self.alpha, hessian_lipschitz=self.hessian_lipschitz, smoothness=self.smoothness)
-        validate.non_negative(eigenvalue_error=self.eigenvalue_error)
-        validate.at_least(1, num_examples=self.num_examples, num_candidates=self.num_candidates)
         validate.one_of((Relation.REPLACE_ONE, Relation.ZERO_OUT), relation=self.relation)
         _ = self.gradient_slack, self.mechanism
 
     @property
     def gradient_sensitivity(self) -> float:
-        """How far a neighbour moves the norm of the mean gradient: `2 C / n` when an example is replaced."""
+        """The sensitivity of the norm of the mean gradient: `2 C / n` when an example is replaced."""
         return clipped_sensitivity(self.norm_bound, self.num_examples, self.relation)
 
     @property
     def eigenvalue_sensitivity(self) -> float:
-        """How far it moves the smallest eigenvalue of the mean Hessian (Weyl), and the number computed for it."""
+        """The sensitivity of the computed smallest eigenvalue of the mean Hessian (Weyl), errors included."""
         return clipped_sensitivity(self.smoothness, self.num_examples, self.relation) + 2 * self.eigenvalue_error
 
     @property
     def mechanism(self) -> AboveThreshold:
-        """The mechanism that answers."""
+        """The mechanism that answers the questions."""
         return AboveThreshold(self.epsilon, 0.0, 1.0, self.relation, purpose=_PURPOSE)
 
     @property
@@ -114,41 +110,41 @@ class Search:
 
     @property
     def gradient_slack(self) -> float:
-        """How far a norm may be off, `8 (ln k + ln(2 / failure)) / epsilon` times its sensitivity."""
+        """The largest error of a norm, `8 (ln k + ln(2 / failure)) / epsilon` times its sensitivity."""
         return self._slack * self.gradient_sensitivity
 
     @property
     def eigenvalue_slack(self) -> float:
-        """How far an eigenvalue may be off."""
+        """The largest error of an eigenvalue, with the same factor, plus the error of its computation."""
         return self._slack * self.eigenvalue_sensitivity + self.eigenvalue_error
 
     @property
     def gradient_norm(self) -> float:
-        """The largest norm that a point answered yes has, with probability `1 - failure`."""
+        """The largest gradient norm of a point with the answer yes, with probability `1 - failure`."""
         return self.alpha + 2 * self.gradient_slack
 
     @property
     def smallest_eigenvalue(self) -> float:
-        """The smallest eigenvalue that such a point has at least."""
+        """The lower bound on the smallest eigenvalue at such a point, with the same probability."""
         return -math.sqrt(self.hessian_lipschitz * self.alpha) - 2 * self.eigenvalue_slack
 
     @property
     def event(self) -> Event:
-        """All answers of the search, for the accountant."""
+        """The event for the accountant that covers all answers of the search."""
         return Event(1 / self.epsilon, self.relation, WHOLE, noise="pure")
 
     def guarantee(self, released: Iterable[Event], claim: Guarantee, streams: Streams, searches: int = 1) -> Guarantee:
-        """What the iterates and the searches among them may claim together, at the delta of the iterates' claim.
+        """The joint guarantee of the iterates and the searches among them, at the delta of the iterates' guarantee.
 
         Args:
-          released: what gave the iterates, such as `MinibatchGradient.events(run)`, under the same relation.
-          claim: of the run that released them: what that rests on, and does not cover, holds for both.
+          released: the events that released the iterates, such as `MinibatchGradient.events(run)`, for one relation.
+          claim: the guarantee of the run that released them; its assumptions and exclusions apply to the result, too.
           streams: the searches' randomness.
-          searches: at least 1, how many there were.
+          searches: the number of searches, at least 1.
 
         Raises:
-          ValueError: the claim is more than the accountant says of `released`: of its delta a part is spent on
-            failures (`papers.noisy_sgd.readings`), or a run without noise claims nothing. None is left for a search.
+          ValueError: if the claim exceeds the accountant's epsilon of `released`, because part of its delta is spent on
+            failures (`papers.noisy_sgd.readings`) or the run had no noise: then no delta is left for a search.
 
         Example:
           >>> sizes = {"hessian_lipschitz": 1.0, "norm_bound": 1.0, "smoothness": 1.0, "num_examples": 10**6}
@@ -171,8 +167,8 @@ class Search:
         alone = account(events, claim.delta).epsilon if events else 0.0
         if claim.nominal_epsilon > alone * (1 + 1e-9):
             raise ValueError(
-                f"Expected claim={claim.nominal_epsilon:.6g}, at delta={claim.delta:g}, to be at most {alone:.6g}, as "
-                "the accountant says of released: a part of its delta is spent on failures, or there was no noise."
+                f"Expected claim={claim.nominal_epsilon:.6g}, at delta={claim.delta:g}, to be at most {alone:.6g}, "
+                "the epsilon of released: a part of its delta is spent on failures, or there was no noise."
             )
         events += [self.event] * searches
         return account(events, claim.delta, assumptions=rests, not_covered=claim.not_covered)
@@ -180,14 +176,14 @@ class Search:
 
 @dataclass(frozen=True)
 class Selection:
-    """What a search found, `(runs,)` each.
+    """The result of a search, `(runs,)` each.
 
     Args:
-      index: the first candidate that was answered yes, -1 where none was.
+      index: the first candidate with the answer yes, -1 if there was none.
       found: whether there is one.
-      asked: questions that were asked.
-      price: of the whole search, whatever it found.
-      state: for another search with these streams. It holds the noisy threshold, which is a secret.
+      asked: the number of questions asked.
+      price: the price of the whole search, whatever it found.
+      state: for another search with these streams. It holds the noisy threshold, which must stay secret.
     """
 
     index: Tensor
@@ -205,36 +201,36 @@ def select_stationary_point(
     streams: Streams,
     state: SelectionState | None = None,
 ) -> Selection:
-    """The first of some random iterates that is, up to the search's slack, a second-order stationary point; private.
+    """Select privately the first of some iterates that is, up to the slack, a second-order stationary point.
 
     Section 3.4 of Avdiukhin et al. (2024), arXiv:2410.06878, with the scales that it needs:
       1. sample random iterates                                                    (`random_steps`)
       2. for each: is |grad f| + noise small and lambda_min + noise large enough?  (`AboveThreshold.ask`)
       3. publish the first for which both are so, and stop                         (`Selection.index`)
 
-    Differences from the paper: its noises `Lap(C / (n epsilon))` and `Lap(L / (n epsilon))` are those of one number
-    that is published once; here the noise is AboveThreshold's, on the threshold too, for sensitivities of `2 C / n`
-    and `2 L / n`. The two questions are one (`Search`). The smoothness of every example is a premise.
+    Differences from the paper: its noises `Lap(C / (n epsilon))` and `Lap(L / (n epsilon))` suffice for a single
+    number that is published once; here the noise is AboveThreshold's, also on the threshold, for sensitivities of
+    `2 C / n` and `2 L / n`. One question tests both conditions (`Search`). Every example's loss must be smooth.
 
     Formal guarantees:
-      The answers are (epsilon, 0)-DP on top of the iterates, whatever they are (`Search.guarantee`). With probability
-      `1 - failure`, the point found has a gradient of at most `search.gradient_norm` and a smallest eigenvalue of at
-      least `search.smallest_eigenvalue`; and if a candidate is an alpha-SOSP, one is found.
+      The answers are (epsilon, 0)-DP in addition to the iterates' cost, for any iterates (`Search.guarantee`). With
+      probability `1 - failure`, the point found has a gradient of at most `search.gradient_norm` and a smallest
+      eigenvalue of at least `search.smallest_eigenvalue`; and if a candidate is an alpha-SOSP, a point is found.
 
     Args:
-      search: what is looked for, and its price.
-      candidates: `(runs, dim)` each, at most `search.num_candidates`, of released iterates; an iterator may load them.
-      gradient_norm: of the full-data mean gradient at `(runs, dim)`, `(runs,)`.
-      smallest_eigenvalue: of the full-data Hessian, `(runs,)`, within `search.eigenvalue_error`.
-      streams: one key a run.
+      search: the parameters of the search.
+      candidates: at most `search.num_candidates` released iterates, `(runs, dim)` each; an iterator may load them.
+      gradient_norm: maps points `(runs, dim)` to the norm of the full-data mean gradient, `(runs,)`.
+      smallest_eigenvalue: maps points to that of the full-data Hessian, `(runs,)`, within `search.eigenvalue_error`.
+      streams: one key per run.
       state: `Selection.state` of the last search with these streams, None for the first one. A second search without it
-        draws the noise of the first from seeded streams, and what both may claim does not add up.
+        repeats the first one's noise on seeded streams, and the costs of the two searches then do not add up.
 
     Returns:
-      The selection; a run that found none says so.
+      The selection; `found` is False for a run without such a point.
 
     Raises:
-      ValueError: for more candidates than were declared.
+      ValueError: for more candidates than `search.num_candidates`.
 
     Example:
       >>> sizes = {"hessian_lipschitz": 1.0, "norm_bound": 1.0, "smoothness": 1.0, "num_examples": 10**6}
@@ -255,7 +251,7 @@ def select_stationary_point(
     least_eigenvalue = -math.sqrt(search.hessian_lipschitz * search.alpha) - search.eigenvalue_slack
     for place, x in enumerate(candidates):
         if place >= search.num_candidates:
-            raise ValueError(f"Expected at most num_candidates={search.num_candidates}, which the slack is for.")
+            raise ValueError(f"Expected at most num_candidates={search.num_candidates}: the slack holds for no more.")
         if bool(state.halted.all()):
             break
         gradient = (most_norm - gradient_norm(x).double()) / search.gradient_sensitivity

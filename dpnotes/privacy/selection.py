@@ -1,7 +1,7 @@
-"""AboveThreshold: the first of many questions whose answer is large, for the price of one.
+"""AboveThreshold: find the first of many questions whose value is large, for the price of one answer.
 
-What a private search for a stationary point needs: "is this point good enough?" is asked at every iterate, and only the
-yes is paid for.
+A private search for a stationary point uses it: "is this point good enough?" is asked at every iterate, and only the
+answer yes costs privacy.
 """
 
 import math
@@ -16,18 +16,19 @@ from dpnotes.privacy.mechanisms import grid_of, laplace, noisy_on_grid
 from dpnotes.random.streams import Streams
 from dpnotes.util import checks, validate
 from dpnotes.util.lineage import Lineage
+from dpnotes.util.validate import AtLeastOne, Finite, Positive, Probability, checked
 
-_SLACK = 1e-12  # relative: of a question's sensitivity above the declared one, by rounding
-_FARTHEST = 2.0**51  # steps that a value may be from 0: a sum of noise and a longer one is not exact
+_SLACK = 1e-12  # relative: rounding may raise a question's sensitivity above the declared one by this
+_FARTHEST = 2.0**51  # the largest value in grid steps: beyond, the sum with noise is not exact
 
 
 @dataclass(frozen=True)
 class SelectionState:
-    """Part of a meter, `(runs,)` each: searches begun, questions asked in all of them, and the search that goes on.
+    """The search state of each run, `(runs,)`: searches begun, questions asked in all of them, current search.
 
-    `halted` says that no search goes on, since none was begun or the last one found its yes. The noisy threshold is
-    drawn once a search and kept. It is a secret: who knows it, and the answers, knows more than was paid for, so a
-    checkpoint that holds one is sensitive. A run draws once from each of its states (`dpnotes.util.lineage`).
+    `halted` is true if no search is active, because none was begun or the last one ended with a yes. The noisy
+    threshold is drawn once per search and kept. It must stay secret: together with the answers it reveals more than was
+    paid for, so a checkpoint with this state is sensitive. A run draws once from each state (`dpnotes.util.lineage`).
     """
 
     searches: Tensor
@@ -37,6 +38,7 @@ class SelectionState:
     lineage: Lineage
 
 
+@checked
 @dataclass(frozen=True)
 class AboveThreshold:
     """Algorithm 1 "AboveThreshold" of Dwork and Roth (2014), doi:10.1561/0400000042, Section 3.6, over a batch of runs.
@@ -50,17 +52,17 @@ class AboveThreshold:
 
     Formal guarantees:
       All answers of a search, however many, are `(epsilon, 0)`-DP together (Theorem 3.23), and so `epsilon^2 / 2`-zCDP;
-      only answers leave, never a noisy value. Questions may depend on earlier answers. With probability at least
+      only answers are released, never a noisy value. Questions may depend on earlier answers. With probability at least
       `1 - beta` the answers to `k` questions, all but perhaps the last one no, are right up to `accuracy(k, beta)`.
-      A run may search again: every search has noise of its own and is paid for when it begins.
+      A run may search again: every search has independent noise and is paid for when it begins.
 
     Args:
       epsilon: above 0, of each search of a run.
       threshold: T, public.
-      sensitivity: D, above 0: no question may have a larger one.
+      sensitivity: D, above 0: the largest sensitivity of a question.
       relation: which data sets are neighbours.
-      sampling: which examples the questions are about: all, or FRESH ones that nothing else touches. A question about
-        one fresh batch each is dearer here than it need be, but as private.
+      sampling: the examples that the questions use: all, or FRESH ones that no other release touches. If each question
+        has a fresh batch of its own, the price is higher than necessary, but valid.
       purpose: names the noise stream; two mechanisms of one run need two purposes.
 
     Raises:
@@ -79,17 +81,14 @@ class AboveThreshold:
       ([False, False, True, False], [3], 1250.0)
     """
 
-    epsilon: float
-    threshold: float
-    sensitivity: float
+    epsilon: Positive
+    threshold: Finite
+    sensitivity: Positive
     relation: Relation
     sampling: Sampling = WHOLE
     purpose: str = "above threshold"
 
     def __post_init__(self) -> None:
-        validate.positive(epsilon=self.epsilon, sensitivity=self.sensitivity)
-        validate.real(threshold=self.threshold)
-        validate.instance(Sampling, sampling=self.sampling)
         if self.sampling not in (WHOLE, FRESH):
             raise CombinationError(
                 f"Expected sampling=whole or fresh for AboveThreshold, got {self.sampling.scheme}: its questions share "
@@ -98,24 +97,24 @@ class AboveThreshold:
         check_combination(self.sampling, self.relation)
 
     def init(self, streams: Streams) -> SelectionState:
-        """Before the first search, once a run: nothing was asked, and nothing can be before `begin`."""
+        """The state before a run's first search: no question was asked, and none can be asked before `begin`."""
         none = torch.zeros(len(streams), dtype=torch.int64, device=streams.keys.device)
         threshold = torch.full_like(none, torch.inf, dtype=torch.float64)
         return SelectionState(none, none.clone(), none == 0, threshold, Lineage.of(len(none), none.device))
 
     def begin(self, state: SelectionState, streams: Streams, active: Tensor) -> tuple[SelectionState, Price]:
-        """Begin a search in the active runs: the threshold gets its noise, and all answers to come are paid for.
+        """Begin a search in the active runs: draw the threshold's noise, and pay for all answers to come.
 
         Args:
           state: from `init`, or from an earlier search of these runs, which ends here.
           streams: the runs' randomness.
-          active: `(runs,)` bool: the others stay where they are and pay nothing.
+          active: `(runs,)` bool: the other runs are unchanged and pay nothing.
 
         Returns:
-          The next state, and what the search costs, for the ledger and before the first question.
+          The next state, and the price of the search, to be added to the ledger before the first question.
 
         Raises:
-          ValueError: if the mask is not one truth value a run, the streams are of other runs, or an active run has
+          ValueError: if the mask is not one truth value per run, the streams are of other runs, or an active run has
             drawn from this state before (on a device see `dpnotes.util.checks`).
         """
         _check_runs(state, streams, active)
@@ -141,7 +140,7 @@ class AboveThreshold:
           The next state, and the answers `(runs,)` bool: no for runs that were not asked.
 
         Raises:
-          ValueError: if the value or the mask is not one a run, the sensitivity negative, NaN or above the declared
+          ValueError: if the value or the mask is not one per run, the sensitivity negative, NaN or above the declared
             one, the streams are on another device, or a run has drawn from this state before.
           CombinationError: if the question has another relation or sampling.
         """
@@ -165,35 +164,35 @@ class AboveThreshold:
         asked = _draws_afresh(state, asked)
         # Counted over all searches of the run, so that no two questions share their noise.
         noisy = self._noisy(value[:, 0].double(), 4, streams, f"{self.purpose}: question", state.asked)
-        # A value that is not a number is no error, which would depend on the data: it is a no, as every comparison with
-        # one is, or on secret streams counts as 0.
+        # NaN is not an error, since an error would depend on the data: its comparison is false, that is a no, and on
+        # secret streams it counts as 0.
         yes = asked & (noisy >= state.threshold)
         return replace(state, asked=state.asked + asked.long(), halted=state.halted | yes), yes
 
     def _noisy(self, value: Tensor, times: float, streams: Streams, purpose: str, call: Tensor) -> Tensor:
-        """A value `(runs,)` with `Lap(times D / epsilon)`.
+        """The value `(runs,)` with added noise `Lap(times D / epsilon)`.
 
-        On secret streams value and threshold are rounded to one grid. The proof moves noise by D, and by 2 D: moved by
-        whole steps a rounded number moves by as many, so D is rounded up to the grid.
+        On secret streams value and threshold are rounded to one grid. The privacy proof shifts noise by D and by 2 D;
+        a rounded number follows such a shift exactly if it is a whole number of grid steps, so D is rounded up to one.
         """
         if not streams.secret:
             return value + laplace(streams, purpose, call) * (times * self.sensitivity / self.epsilon)
-        scale = (
-            2 / self.epsilon
-        )  # in sensitivities, as is the grid: of the shorter of the two, but for far longer noise
+        scale = 2 / self.epsilon  # of the threshold's noise, in sensitivities
+        # The grid is finer than noise and sensitivity, except where noise is 2^20 sensitivities long or more.
         step = grid_of(torch.full_like(value, self.sensitivity * max(min(1.0, scale), 2.0**-20 * scale)))
         sensitivity = ((self.sensitivity * (1 + _SLACK) / step).floor() + 1) * step
         steps = value.nan_to_num(0.0).clamp(-_FARTHEST * step, _FARTHEST * step)
         longer = times * sensitivity / self.epsilon
         return noisy_on_grid("laplace", steps[:, None], longer, longer > 0, step)[:, 0]
 
-    def accuracy(self, num_questions: int, beta: float) -> float:
-        """How far answers may be wrong: `8 D (ln k + ln(2 / beta)) / epsilon` (Theorem 3.24).
+    @checked
+    def accuracy(self, num_questions: AtLeastOne, beta: Probability) -> float:
+        """The accuracy of the answers: `8 D (ln k + ln(2 / beta)) / epsilon` (Theorem 3.24).
 
         With probability at least `1 - beta` every value answered yes is at least `threshold - accuracy`, and every
         value answered no at most `threshold + accuracy`, provided that only the last of the k may lie above
-        `threshold - accuracy`. On secret streams noise is longer by a part in
-        500 at most for epsilon above 1e-6, and values count up to 10^12 sensitivities from 0.
+        `threshold - accuracy`. On secret streams the noise is larger by 0.2% at most for epsilon above 1e-6, and
+        values are clamped at 10^12 sensitivities from 0.
 
         Args:
           num_questions: k, at least 1.
@@ -203,8 +202,6 @@ class AboveThreshold:
           >>> round(AboveThreshold(1.0, 0.0, 1.0, Relation.REPLACE_ONE).accuracy(100, 0.05), 2)
           66.35
         """
-        validate.at_least(1, num_questions=num_questions)
-        validate.between(0, 1, beta=beta)
         return 8 * self.sensitivity * (math.log(num_questions) + math.log(2 / beta)) / self.epsilon
 
 
@@ -218,7 +215,7 @@ def _check_runs(state: SelectionState, streams: Streams, active: Tensor) -> None
 
 
 def _draws_afresh(state: SelectionState, drawing: Tensor) -> Tensor:
-    """The runs that draw, `(runs,)` bool, which have not drawn from this state before; written down before they do."""
+    """The runs, `(runs,)` bool, that draw and have not drawn from this state before; counted before they draw."""
     _, late = state.lineage.advance(state.searches + state.asked, drawing)
     if late is None:
         return drawing

@@ -1,7 +1,7 @@
-"""What mechanisms of running sums share: the term that comes next, who is refused it, and what it costs.
+"""The common part of mechanisms for running sums: the next term of each run, its validity and its cost.
 
-A sum has a number of terms that is bounded beforehand. The noise of its terms is correlated, so that a term costs what
-its number and the terms before it say; a term that its sum's price does not cover is refused.
+The number of terms of a sum is bounded beforehand. The noise of its terms is correlated, so that the cost of a term
+depends on its number and on the terms before it; a term that its sum's price does not cover is refused.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from dpnotes.core import Price, Release
+from dpnotes.core import Price, Request
 from dpnotes.guarantees import FRESH, WHOLE, CombinationError, Sampling
 from dpnotes.privacy.mechanisms import check_release, price_of
 from dpnotes.random.streams import Streams
@@ -19,9 +19,9 @@ from dpnotes.util import checks
 
 @dataclass(frozen=True)
 class Layers:
-    """A list of `(runs, dim)` tensors as a state: the first one, and the rest (an empty tensor at the end).
+    """A linked list of `(runs, dim)` tensors as a state: the first tensor, and the rest (an empty tensor at the end).
 
-    Kept apart, so that a step replaces the one that changes and copies none of the others.
+    The tensors are separate, so that a step replaces the one that changes and copies none of the others.
     """
 
     first: Tensor
@@ -37,7 +37,7 @@ class Layers:
 
     @staticmethod
     def to_list(layers: Any) -> tuple[list[Tensor], Tensor]:
-        """The tensors and the end."""
+        """The list of the tensors, and the end."""
         tensors = []
         while isinstance(layers, Layers):
             tensors.append(layers.first)
@@ -46,7 +46,7 @@ class Layers:
 
 
 class Accepted(NamedTuple):
-    """A term that a sum takes: its number, who gets it, its noise and multiplier, all `(runs,)`, and its price."""
+    """An accepted term of a sum: its number, the runs that get it, its noise and multiplier, `(runs,)`; its price."""
 
     leaf: Tensor
     active: Tensor
@@ -57,12 +57,12 @@ class Accepted(NamedTuple):
 
 @dataclass(frozen=True)
 class SumState:
-    """Where each run is in its sum.
+    """The progress of each run in its sum.
 
-    `leaf` counts terms since the restart, `fresh` says whether they have examples of their own, `call` is the number of
-    the last release, `noise_std` is that of one draw, all `(runs,)`. `layers` holds noise that later terms carry, and
-    `reach` `(runs, layers)` the sensitivity of what it hides, in units of `noise_std`. Which layers are live follows
-    from `leaf`; what stands in the others is left over.
+    `leaf` counts terms since the restart, `fresh` says whether their examples are fresh, `call` is the number of the
+    last release, `noise_std` is the standard deviation of one draw, all `(runs,)`. `layers` holds noise that later
+    terms reuse, and `reach` `(runs, layers)` the sensitivity of the sums that this noise hides, in units of
+    `noise_std`. `leaf` determines which layers are in use; the others hold outdated values.
     """
 
     leaf: Tensor
@@ -74,13 +74,13 @@ class SumState:
 
     @staticmethod
     def start(x: Tensor, layers: list[Tensor]) -> "SumState":
-        """Before the first term, for answers shaped like `x` `(runs, dim)`."""
+        """The state before the first term, for answers shaped like `x` `(runs, dim)`."""
         nothing = torch.zeros(len(x), dtype=torch.float64, device=x.device)
         reach, end = nothing.new_zeros(len(x), len(layers)), nothing.new_zeros(len(x), 0)
         return SumState(nothing.long(), nothing.bool(), nothing.long() - 1, nothing, reach, Layers.of(layers, end))
 
-    def after(self, term: Accepted, request: Release, active: Tensor, reach: Tensor, layers: Any) -> "SumState":
-        """After a term that was released in the runs of `active`; `reach` is of all, `layers` as it is to be."""
+    def after(self, term: Accepted, request: Request, active: Tensor, reach: Tensor, layers: Any) -> "SumState":
+        """The state after a term that was released in the runs of `active`, with the new `reach` and `layers`."""
         return SumState(
             torch.where(active, term.leaf, self.leaf),
             torch.where(active, request.answer.sampling == FRESH, self.fresh),
@@ -92,24 +92,24 @@ class SumState:
 
 
 class SumMechanism(Protocol):
-    """A mechanism whose noise is correlated over the terms of a sum: what it shares with the others."""
+    """A mechanism whose noise is correlated over the terms of a sum: the common methods."""
 
     max_leaves: int
 
     def _effective(self, state: SumState, leaf: Tensor, multiplier: Tensor, sampling: Sampling) -> Tensor:
-        """The multiplier of the one Gaussian release that costs the same, `(runs,)`."""
+        """The noise multiplier of a single Gaussian release with the same cost, `(runs,)`."""
         ...
 
     def cost(
         self, state: SumState, noise_multiplier: Tensor, sampling: Sampling = WHOLE, restart: Tensor | None = None
     ) -> Tensor:
-        """The zCDP of the next release, `(runs,)`: what a filter asks before it; infinite past the last term.
+        """The zCDP of the next release, `(runs,)`, which a filter checks before it; infinite past the last term.
 
         Args:
           state: from `init` or `release`.
           noise_multiplier: `(runs,)`, a draw's standard deviation over the term's sensitivity.
           sampling: WHOLE or FRESH.
-          restart: `(runs,)` bool, where the term is the first of a new sum.
+          restart: `(runs,)` bool, true where the term is the first of a new sum.
 
         Raises:
           CombinationError: for any other sampling.
@@ -118,13 +118,13 @@ class SumMechanism(Protocol):
         effective = self._effective(state, leaf, noise_multiplier.double(), sampling)
         return torch.where(unpriced(state, leaf, self.max_leaves, sampling), torch.inf, 0.5 / effective**2)
 
-    def accept(self, state: SumState, request: Release, streams: Streams) -> Accepted:
-        """The next term, which is to be released with its price.
+    def accept(self, state: SumState, request: Request, streams: Streams) -> Accepted:
+        """Check the next term of a sum, and return it with its price.
 
         Raises:
           CombinationError: if the answer's sampling is neither WHOLE nor FRESH, or its sum's price does not cover it.
-          ValueError: as `Gaussian.release`; or if an active run's sum is longer than `max_leaves`, or its noise is not
-            that of its first term.
+          ValueError: as `Gaussian.release`; or if an active run's sum is longer than `max_leaves`, or its noise differs
+            from the first term's.
         """
         active, noise_std = check_release(request, streams), request.noise_std.double()
         leaf = next_leaf(state.leaf, request.restart)
@@ -136,7 +136,7 @@ class SumMechanism(Protocol):
 
 
 def next_leaf(leaf: Tensor, restart: Tensor | None) -> Tensor:
-    """The number of the next term of a sum, `(runs,)`: one more, or 1 where a new sum starts.
+    """The number of the next term of a sum, `(runs,)`: the last number plus 1, or 1 where a new sum starts.
 
     Example:
       >>> next_leaf(torch.tensor([3, 3]), torch.tensor([False, True]))
@@ -146,13 +146,13 @@ def next_leaf(leaf: Tensor, restart: Tensor | None) -> Tensor:
 
 
 def check_sum(leaf: Tensor, max_leaves: int, noise_std: Tensor, first_std: Tensor, active: Tensor) -> Tensor:
-    """Refuse a term past the last one, or one with other noise than its sum's first.
+    """Refuse a term past the last one, or a term with other noise than the first term of its sum.
 
     Returns:
-      The runs of which none of this is true, `(runs,)` bool.
+      The runs without such a term, `(runs,)` bool.
 
     Raises:
-      ValueError: if so, on a device as `dpnotes.util.checks` says.
+      ValueError: if an active run's term is not; on a device deferred as in `dpnotes.util.checks`.
 
     Example:
       >>> one = torch.ones(1)
@@ -177,7 +177,7 @@ def check_sum(leaf: Tensor, max_leaves: int, noise_std: Tensor, first_std: Tenso
 
 
 def unpriced(state: SumState, leaf: Tensor, max_leaves: int, sampling: Sampling) -> Tensor:
-    """The runs whose next term has no price, `(runs,)`: past the last leaf, or of another sampling than their sum.
+    """The runs whose next term has no price, `(runs,)`: past the last leaf, or with another sampling than their sum.
 
     Example:
       >>> unpriced(SumState.start(torch.zeros(1, 1), []), torch.tensor([3]), 2, WHOLE)
@@ -186,25 +186,25 @@ def unpriced(state: SumState, leaf: Tensor, max_leaves: int, sampling: Sampling)
     return (leaf > max_leaves) | ((leaf > 1) & (state.fresh != (sampling == FRESH)))
 
 
-def check_sum_goes_on(state: SumState, leaf: Tensor, request: Release) -> Tensor:
+def check_sum_goes_on(state: SumState, leaf: Tensor, request: Request) -> Tensor:
     """Refuse a term that its sum's price does not cover.
 
-    A block that swallows terms on all examples and completes on a fresh one costs more than either price says, and a
-    sum of fresh terms has paid for each of its blocks once: after a rollback they would complete again.
+    A block that contains terms on all examples and ends with a fresh term costs more than either price accounts for.
+    A sum of fresh terms has paid for each of its blocks once: after a rollback, blocks would be completed again.
 
     Returns:
-      The runs whose sum goes on, `(runs,)` bool.
+      The runs whose sum continues, `(runs,)` bool.
 
     Raises:
-      CombinationError: if an active run's sum has terms of another sampling; or if it is of fresh terms and was
-        restored from an earlier state, so that its last call is not the one before. Restart the sum. (On a device as
-        `dpnotes.util.checks` says.)
+      CombinationError: if an active run's sum has terms with another sampling; or if it has fresh terms and was
+        restored from an earlier state, so that its last call is not the previous one. Restart the sum. (On a device
+        deferred as in `dpnotes.util.checks`.)
 
     Example:
       >>> state = SumState.start(torch.zeros(1, 1), [])
       >>> from dpnotes.core import Relation, Sensitive
       >>> answer = Sensitive(torch.zeros(1, 1), torch.ones(1), Relation.ZERO_OUT, "proved", FRESH)
-      >>> request = Release(answer, torch.ones(1), torch.tensor([5]), torch.tensor([True]))
+      >>> request = Request(answer, torch.ones(1), torch.tensor([5]), torch.tensor([True]))
       >>> check_sum_goes_on(state, torch.tensor([1]), request)
       tensor([True])
     """
@@ -230,7 +230,7 @@ def check_sum_goes_on(state: SumState, leaf: Tensor, request: Release) -> Tensor
 
 
 def check_shared(name: str, sampling: Sampling) -> None:
-    """Refuse random batches where the noise of steps is correlated.
+    """Refuse random batches for a mechanism whose noise is correlated over steps.
 
     Raises:
       CombinationError: unless the sampling is WHOLE or FRESH.

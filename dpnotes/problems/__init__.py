@@ -1,1 +1,1 @@
-"""What is minimised, with its known constants: data sets, networks, quadratics, and your own losses."""
+"""Problems to minimise, with their known constants: data sets, networks, quadratics, and users' own losses."""

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, AtLeastTwo, Finite, checked
 
 Norm = Literal["batch", "group"]
 Activation = Literal["relu", "gelu", "silu", "tanh"]
@@ -21,7 +21,7 @@ _POOLINGS: dict[str, tuple[type[nn.Module], type[nn.Module]]] = {
 
 
 def _group_norm(channels: int) -> nn.GroupNorm:
-    """With 32 groups, the default of Wu and He, or the most (a power of 2) of at least two channels each."""
+    """A group normalisation with up to 32 groups (Wu and He's default), a power of 2, of at least two channels each."""
     groups = max((g for g in (2, 4, 8, 16, 32) if channels % g == 0 and channels >= 2 * g), default=1)
     return nn.GroupNorm(groups, channels)
 
@@ -31,50 +31,51 @@ def _norm(norm: Norm, channels: int) -> nn.Module:
 
 
 class Residual(nn.Module):
-    """`x + body(x)`."""
+    """A residual connection: `x + body(x)`."""
 
     def __init__(self, *body: nn.Module) -> None:
         super().__init__()
         self.body = nn.Sequential(*body)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of inputs `(batch, ...)`."""
+        """Return the outputs for inputs `(batch, ...)`."""
         return x + self.body(x)
 
 
 class Scale(nn.Module):
-    """`factor * x`."""
+    """A multiplication by a constant: `factor * x`."""
 
-    def __init__(self, factor: float) -> None:
+    @checked
+    def __init__(self, factor: Finite) -> None:
         super().__init__()
-        validate.real(factor=factor)
         self.factor = factor
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of inputs `(batch, ...)`."""
+        """Return the outputs for inputs `(batch, ...)`."""
         return self.factor * x
 
     def extra_repr(self) -> str:
-        """The factor."""
+        """Return the factor as text."""
         return f"{self.factor}"
 
 
+@checked
 def conv_net(
-    num_classes: int = 10,
+    num_classes: AtLeastTwo = 10,
     *,
     norm: Norm = "batch",
     activation: Activation = "relu",
     pooling: Pooling = "max",
     conv_bias: bool = False,
-    width: int = 64,
+    width: AtLeastOne = 64,
 ) -> nn.Sequential:
     """The ConvNet for 3 x 32 x 32 images of Avdiukhin, Dinitz, Fan and Yaroslavtsev, arXiv:2410.06878, section 4.
 
     Eight times convolution, normalisation and activation, four of these in two residual blocks; then a linear layer
     without bias, and outputs times 0.2. With 10 classes it has 2,274,880 parameters, with biases of the convolutions
-    2,276,224; the paper does not say which. Its batch normalisation mixes examples: to clip gradients by example take
-    `norm="group"`. Its ReLU and its maxima have kinks: for certificates of second order take a smooth activation and
-    `pooling="average"`.
+    2,276,224; the paper does not specify which. Its batch normalisation mixes examples: to clip gradients by example
+    take `norm="group"`. Its ReLU and its maxima have kinks: for certificates of second order take a smooth activation
+    and `pooling="average"`.
 
     Args:
       num_classes: at least 2.
@@ -94,12 +95,6 @@ def conv_net(
       >>> conv_net(width=4, norm="group")(torch.zeros(2, 3, 32, 32)).shape
       torch.Size([2, 10])
     """
-    validate.at_least(2, num_classes=num_classes)
-    validate.at_least(1, width=width)
-    validate.one_of(("batch", "group"), norm=norm)
-    validate.one_of(_ACTIVATIONS, activation=activation)
-    validate.one_of(_POOLINGS, pooling=pooling)
-    validate.flag(conv_bias=conv_bias)
 
     def block(inputs: int, outputs: int, kernel: int = 3, stride: int = 1, padding: int = 1) -> nn.Sequential:
         convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=conv_bias)
@@ -121,8 +116,9 @@ def conv_net(
     )
 
 
+@checked
 def small_conv_net(
-    num_classes: int = 10, *, in_channels: int = 1, width: int = 8, activation: Activation = "silu"
+    num_classes: AtLeastTwo = 10, *, in_channels: AtLeastOne = 1, width: AtLeastOne = 8, activation: Activation = "silu"
 ) -> nn.Sequential:
     """A ConvNet for tests and for experiments on a CPU: two convolutions, group normalisation, average pooling.
 
@@ -131,7 +127,7 @@ def small_conv_net(
 
     Args:
       num_classes: at least 2.
-      in_channels: of the images.
+      in_channels: channels of the images.
       width: channels of the first convolution, at least 1; the second has twice as many.
       activation: as in `conv_net`.
 
@@ -142,9 +138,6 @@ def small_conv_net(
       >>> small_conv_net()(torch.zeros(5, 1, 8, 8)).shape
       torch.Size([5, 10])
     """
-    validate.at_least(2, num_classes=num_classes)
-    validate.at_least(1, in_channels=in_channels, width=width)
-    validate.one_of(_ACTIVATIONS, activation=activation)
     return nn.Sequential(
         nn.Conv2d(in_channels, width, 3, padding=1, bias=False),
         _group_norm(width),
@@ -162,11 +155,11 @@ def small_conv_net(
 class BasicBlock(nn.Module):
     """Two convolutions and a shortcut, which is a convolution where the shape changes."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm, activation: Activation) -> None:
+    @checked
+    def __init__(
+        self, inputs: AtLeastOne, outputs: AtLeastOne, stride: AtLeastOne, norm: Norm, activation: Activation
+    ) -> None:
         super().__init__()
-        validate.at_least(1, inputs=inputs, outputs=outputs, stride=stride)
-        validate.one_of(("batch", "group"), norm=norm)
-        validate.one_of(_ACTIVATIONS, activation=activation)
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
         self.bn1 = _norm(norm, outputs)
         self.relu = _ACTIVATIONS[activation]()
@@ -177,19 +170,20 @@ class BasicBlock(nn.Module):
             self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), _norm(norm, outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of inputs `(batch, ...)`."""
+        """Return the outputs for inputs `(batch, ...)`."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = self.relu(self.bn1(self.conv1(x)))
         return self.relu(self.bn2(self.conv2(x)) + shortcut)
 
 
+@checked
 def resnet18(
-    num_classes: int = 1000,
+    num_classes: AtLeastTwo = 1000,
     *,
     norm: Norm = "batch",
     activation: Activation = "relu",
     stem: Literal["imagenet", "cifar"] = "imagenet",
-    width: int = 64,
+    width: AtLeastOne = 64,
 ) -> nn.Sequential:
     """ResNet-18 of He, Zhang, Ren and Sun, "Deep residual learning for image recognition", arXiv:1512.03385, Table 1.
 
@@ -213,11 +207,6 @@ def resnet18(
       >>> network(torch.zeros(2, 3, 32, 32)).shape
       torch.Size([2, 10])
     """
-    validate.at_least(2, num_classes=num_classes)
-    validate.at_least(1, width=width)
-    validate.one_of(("batch", "group"), norm=norm)
-    validate.one_of(_ACTIVATIONS, activation=activation)
-    validate.one_of(("imagenet", "cifar"), stem=stem)
     imagenet = stem == "imagenet"
     parts: OrderedDict[str, nn.Module] = OrderedDict()
     parts["conv1"] = nn.Conv2d(3, width, *((7, 2, 3) if imagenet else (3, 1, 1)), bias=False)
@@ -239,7 +228,7 @@ def resnet18(
 
 
 def load_pretrained(module: nn.Module, state: Mapping[str, Tensor], head: str = "fc") -> bool:
-    """Load a state dict, torchvision's for instance, but for a head of another number of classes, which stays.
+    """Load a state dict, such as torchvision's; a head with another number of classes keeps its own weights.
 
     Draw such a head with `ModuleProblem.initial(streams, only=["fc."])`.
 
@@ -249,10 +238,10 @@ def load_pretrained(module: nn.Module, state: Mapping[str, Tensor], head: str = 
       head: the name of the last layer.
 
     Returns:
-      Whether the head was loaded too.
+      True if the head was loaded too.
 
     Raises:
-      ValueError: for names that are missing or too many, or other shapes than those of the head; nothing is loaded.
+      ValueError: if names are missing or unknown, or a shape outside the head differs; then nothing is loaded.
 
     Example:
       >>> load_pretrained(resnet18(100, width=2), resnet18(1000, width=2).state_dict())

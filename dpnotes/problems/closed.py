@@ -1,22 +1,25 @@
-"""Code whose examples cannot meet: layers of torch.nn and operations of torch, and nothing else.
+"""Code that keeps examples apart by construction: layers of torch.nn and operations of torch, and nothing else.
 
-A module's `forward`, or a loss, is free code. It may keep something of one example and show it to another, in a list, a
-class, a file, or beneath torch's transforms, and no search of its surroundings shows that it never does. So it gets to
-see no example. `torch.fx` runs it once, on symbols that stand for its arguments; what it did with them is a list of
-layers and operations, and that list is what passes run. What each of them may be is said here, by what torch says of
-it: none writes to what it was given, none reads memory beneath its tensors; what draws is refused when it does.
-In-place operations on what was computed, such as `x.mul_(y)`, are replaced by those that make something new. Numbers
-and tensors that the code reads elsewhere stay what they are when it is followed.
+A module's `forward`, or a loss, is arbitrary code. It may store something of one example and use it for another, in a
+list, a class, a file, or beneath torch's transforms, and no inspection can show that it never does. So this code never
+receives an example. `torch.fx` runs it once, on symbols in place of its arguments, and records the layers and
+operations that it applies; passes then run this list. The list may contain only operations that torch's own lists and
+schemas show to be harmless: no operation writes to its arguments or reads memory beneath its tensors; random draws are
+refused when they happen. In-place operations on computed values, such as `x.mul_(y)`, are replaced by their
+out-of-place versions. Numbers and tensors that the code reads from elsewhere keep the values that they have while it is
+traced.
 
-The list is compared with the code, on stand-ins of the data's shape and type: outputs and gradients have to be the
-same. Where there is no such list, or it differs, the code is *open*: its examples are shown to it one at a time
-(`problems.passes`), and what it does with them is an assumption of every claim.
+The list is compared with the code on stand-ins: synthetic examples of the data's shape and type. Outputs and gradients
+must agree. If there is no such list, or it differs, the code is *open*: it receives one example at a time
+(`problems.passes`), and every guarantee assumes that it keeps nothing for a later one.
 """
 
 import math
 import operator
 import sys
+import weakref
 from collections.abc import Callable, Sequence
+from numbers import Number
 from typing import Any
 
 import torch
@@ -32,7 +35,7 @@ from dpnotes.random.streams import Streams
 _FUNCTIONS = {f for space, some in get_overridable_functions().items() if space is not nn.init for f in some}
 _FUNCTIONS |= {torch.arange, torch.zeros, torch.ones, torch.full, torch.eye, torch.linspace}
 _FUNCTIONS |= {nn.functional.hardswish, nn.functional.hardsigmoid, vars(torch)["_weight_norm"]}
-# Python's operators and functions of numbers; of operators that write in place the ones that make something new.
+# Python's operators and functions of numbers; `_IN_PLACE` maps in-place operators to their out-of-place versions.
 _OPERATORS = {
     getattr(operator, name)
     for name in (
@@ -43,10 +46,10 @@ _IN_PLACE = {
     getattr(operator, f"i{name}"): getattr(operator, name)
     for name in ("add", "floordiv", "matmul", "mod", "mul", "pow", "sub", "truediv")
 }
-_PRIVATE = {"_weight_norm", "_threshold"}  # what functions and parametrisations of torch.nn call
+_PRIVATE = {"_weight_norm", "_threshold"}  # private operations that functions and parametrisations of torch.nn call
 _METHODS = {"float", "double", "half", "bfloat16", "int", "long", "short", "bool", "size", "dim", "numel", "to", "view"}
 _ATTRIBUTES = set("shape ndim dtype device T mT H mH real imag is_cuda requires_grad values indices".split())
-# What reads or writes memory beneath a tensor, which may still hold another example's numbers.
+# Operations on the memory beneath a tensor, which may still hold another example's numbers.
 _BENEATH = {"as_strided", "set_data", "from_file", "resize", "empty", "empty_like", "empty_permuted", "empty_strided"}
 _BENEATH |= {"new_empty", "new_empty_strided", "as_strided_copy", "as_strided_scatter"}
 _PLAIN = (
@@ -63,26 +66,31 @@ _PLAIN = (
     type(...),
 )
 
-Loss = Callable[..., Tensor]  # of parameters and one example
-TENSORS: set[type] = {Tensor, nn.Parameter}  # which bring no code of their own
+Loss = Callable[..., Tensor]  # maps parameters and one example to a loss
+TENSORS: set[type] = {Tensor, nn.Parameter}  # types of tensors without code of their own
+
+
+# Operations whose rule in `torch.func.vmap` lets one example's index reach another's numbers, or memory beside them.
+MEET = {"index_fill", "ctc_loss"}
+_OF_EVERY_MODULE = vars(nn.Module()).keys()
 
 
 class Open(ValueError):
-    """Code is more than known layers and operations; the message says what it is, and how to close it."""
+    """The error for code that is more than known layers and operations; its message says why, and what to change."""
 
 
 def closed(code: Callable[..., Any], num_arguments: int, vouched: Sequence[type[nn.Module]] = ()) -> nn.Module:
-    """The list of layers and operations that code makes of its arguments, as a module with the same parameters.
+    """The layers and operations that code applies to its arguments, as a module with the same parameters.
 
-    The parameters, and the layers that are known, are those of the code itself and no copies.
+    The module shares the parameters and the known layers of the code; it holds no copies.
 
     Args:
       code: a module, or a function of tensors.
-      num_arguments: how many tensors it takes.
-      vouched: classes of layers whose author answers for them.
+      num_arguments: the number of tensors that the code takes.
+      vouched: classes of layers whose author declares that they keep examples apart.
 
     Raises:
-      Open: if there is none.
+      Open: if the code is more than such a list.
 
     Example:
       >>> closed(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), 1)(torch.ones(1, 2)).shape
@@ -92,12 +100,12 @@ def closed(code: Callable[..., Any], num_arguments: int, vouched: Sequence[type[
       dpnotes.problems.closed.Open: torch.fx cannot follow it ('len' is not supported in symbolic tracing by default...
     """
     found: Any = code
-    if not (isinstance(code, nn.Module) and _is_known(code, tuple(vouched))):
+    if not (isinstance(code, nn.Module) and is_known(code, tuple(vouched))):
         try:
             found = _listed(code, num_arguments, tuple(vouched))
         except Open:
             raise
-        except Exception as error:  # whatever code raises that is given symbols
+        except Exception as error:  # code that receives symbols may raise anything
             said = (str(error) or type(error).__name__).splitlines()[0]
             how = "write it in torch's operations, without branches on values or sizes"
             raise Open(f"torch.fx cannot follow it ({said}): {how}") from None
@@ -115,14 +123,14 @@ def _listed(code: Any, num_arguments: int, vouched: tuple[type[nn.Module], ...])
         if node.op in ("call_module", "get_attr"):
             name = str(node.target)
             part = operator.attrgetter(name)(tracer.root)
-            if not name.startswith("code."):  # a tensor that the code made or holds: as it is now, whatever it becomes
+            if not name.startswith("code."):  # a tensor that the code made or holds: a copy of its present value
                 name, part = f"code.constant_of_code_{len(made)}", part.detach().clone()
                 made.add(name.removeprefix("code."))
             node.target = name.removeprefix("code.")
             used[node.target] = part
     found = fx.GraphModule(used, graph)
-    type(found).__call__ = nn.Module.__call__  # fx's own prints errors that passes catch
-    if isinstance(code, nn.Module):  # all that it has, in its own order and by its own names
+    type(found).__call__ = nn.Module.__call__  # fx's own `__call__` prints errors that passes catch
+    if isinstance(code, nn.Module):  # all of the module's tensors and layers, in its order and by its names
         for kind in ("_parameters", "_buffers", "_modules"):
             vars(found)[kind] = vars(code)[kind] | {k: v for k, v in vars(found)[kind].items() if k in made}
     return found
@@ -131,7 +139,7 @@ def _listed(code: Any, num_arguments: int, vouched: tuple[type[nn.Module], ...])
 def closed_loss(
     loss: Callable[..., Tensor], dim: int, data: Sequence[Tensor]
 ) -> tuple[Callable[..., Tensor], str | None]:
-    """A loss of parameters and one example as known operations; or itself, and why.
+    """The loss as a list of known operations and None, or the loss itself and the reason why it is open.
 
     Args:
       loss: `loss(parameters, *example) -> scalar`.
@@ -152,10 +160,10 @@ def closed_loss(
 
 
 def compare_losses(known: nn.Module, loss: Loss, dim: int, data: Sequence[Tensor]) -> None:
-    """Whether known operations give a loss and its gradients, on stand-ins.
+    """Check on stand-ins that known operations give the same losses and gradients as the code.
 
     Raises:
-      Open: if they do not.
+      Open: if they differ.
     """
     dtype = next((tensor.dtype for tensor in data if tensor.is_floating_point()), torch.float32)
     x = Streams.of("stand-ins", ["point"]).normal("stand-ins", 0, dim)[0].to(data[0].device, dtype)
@@ -180,7 +188,7 @@ def _tried(what: str, of: Callable[[], Any]) -> Any:
 
 
 def refuse_code_of_tensors(**tensors: Tensor) -> None:
-    """Refuse data that bring code of their own, which would see all examples.
+    """Refuse data of a subclass of `torch.Tensor`, whose own code would see all examples.
 
     Raises:
       TypeError: naming them.
@@ -196,10 +204,10 @@ def refuse_code_of_tensors(**tensors: Tensor) -> None:
 
 
 def stand_ins(tensors: Sequence[Tensor], count: int = 2) -> list[Tensor]:
-    """So many examples that are none of the data's: seeded, of its shape and type.
+    """Synthetic examples of the data's shape and type, `count` of them, from a fixed seed.
 
-    Whole numbers are in the data's range, as indices have to be. Others are in [0, 1) whatever the data: what passes
-    run is decided on them, and should not hang on the largest number of one example.
+    Integers lie in the data's range, since they may be indices. Other numbers are in [0, 1) whatever the data are:
+    these examples decide which code passes run, and that should not depend on the largest number of one example.
 
     Example:
       >>> [each.shape for each in stand_ins([torch.ones(9, 3), torch.zeros(9).long()])]
@@ -217,7 +225,7 @@ def stand_ins(tensors: Sequence[Tensor], count: int = 2) -> list[Tensor]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two results, tensors in any containers, are the same but for rounding, all taken together.
+    """Return whether two results, tensors in any containers, agree up to rounding, as one long vector each.
 
     Example:
       >>> same([torch.ones(2)], [torch.ones(2) + 1e-9]), same(torch.ones(2), torch.zeros(2))
@@ -236,7 +244,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 class _ReadsAlone(fx.Interpreter):
-    """Runs a list, and refuses an operation that changes what it is given, whatever its schema says."""
+    """An interpreter of a traced list that refuses operations which change their arguments, whatever their schema."""
 
     def run_node(self, n: fx.Node) -> Any:
         if n.op not in ("call_function", "call_method"):
@@ -250,10 +258,10 @@ class _ReadsAlone(fx.Interpreter):
 
 
 def refuse_writes(known: nn.Module, *arguments: Tensor) -> None:
-    """Run a list of operations on these arguments, and refuse one that changes what it is given.
+    """Run a list of operations on these arguments, and refuse an operation that changes its arguments.
 
     Raises:
-      Open: naming it.
+      Open: naming the operation.
     """
     if isinstance(known, fx.GraphModule):
         with torch.no_grad():
@@ -261,31 +269,31 @@ def refuse_writes(known: nn.Module, *arguments: Tensor) -> None:
 
 
 def _whole(code: Any, num_arguments: int) -> nn.Module:
-    """A module that calls code with so many arguments, each of which `fx` then has a symbol for."""
+    """A module that calls code with `num_arguments` named arguments, so that `fx` makes a symbol for each."""
     named = ", ".join(f"argument_{place}" for place in range(num_arguments))
-    forward = eval(f"lambda self, {named}: self.code({named})")  # no text of anybody's
+    forward = eval(f"lambda self, {named}: self.code({named})")  # the text contains no user input
     whole = type("Code", (nn.Module,), {"forward": forward})()
     whole.code = code
     return whole
 
 
 class _Tracer(fx.Tracer):
-    proxy_buffer_attributes = True  # so that a size may say how much of a buffer is used
+    proxy_buffer_attributes = True  # so that a traced size may select a part of a buffer
 
     def __init__(self, vouched: tuple[type[nn.Module], ...]) -> None:
         super().__init__()
         self._vouched = vouched
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        if _is_known(m, self._vouched):
+        if is_known(m, self._vouched):
             return True
         if _has_hooks(m):
             raise Open(f"{type(m).__name__} has hooks: remove them")
         return False
 
 
-def _is_known(layer: nn.Module, vouched: tuple[type[nn.Module], ...]) -> bool:
-    """Whether a layer is exactly as torch wrote it, or as somebody vouches for, and keeps nothing of what it sees."""
+def is_known(layer: nn.Module, vouched: tuple[type[nn.Module], ...]) -> bool:
+    """Return whether a layer is unchanged code of torch, or of a vouched class, and stores nothing of its inputs."""
     kind, own = type(layer), vars(layer)
     home = sys.modules.get(kind.__module__)
     of_torch = kind.__module__.startswith("torch.nn.modules.") and getattr(home, kind.__name__, None) is kind
@@ -295,10 +303,21 @@ def _is_known(layer: nn.Module, vouched: tuple[type[nn.Module], ...]) -> bool:
         return False
     if layer.training and own.get("track_running_stats") or own.get("max_norm") is not None:
         return False
-    given = [value for value in own.values() if callable(value) and not isinstance(value, nn.Module | type)]
-    if not _FUNCTIONS.issuperset(given):
-        return False  # an activation of one's own
-    return all(_is_known(child, vouched) for child in layer.children())
+    if isinstance(layer, nn.CTCLoss):
+        return False  # as `MEET`
+    tensors = {id(tensor) for tensor in (*layer._parameters.values(), *layer._buffers.values())}
+    if kind not in vouched and not all(_is_plain(own[name], tensors) for name in own.keys() - _OF_EVERY_MODULE):
+        return False  # such as a user-defined activation
+    return all(is_known(child, vouched) for child in layer.children())
+
+
+def _is_plain(part: Any, tensors: set[int]) -> bool:
+    """Return whether an attribute is made of numbers, strings, torch's functions, and the layer's own parameters."""
+    if isinstance(part, list | tuple):
+        return all(_is_plain(each, tensors) for each in part)
+    if isinstance(part, Tensor):
+        return id(part) in tensors
+    return isinstance(part, (Number, weakref.ref, *_PLAIN)) or (callable(part) and part in _FUNCTIONS)
 
 
 def _has_hooks(layer: nn.Module) -> bool:
@@ -307,7 +326,7 @@ def _has_hooks(layer: nn.Module) -> bool:
 
 
 def _check(node: fx.Node) -> None:
-    """Refuse a step that is not known, and replace one in place by one that makes something new."""
+    """Refuse a traced step that is not allowed, and replace an in-place operation by its out-of-place version."""
     name = getattr(node.target, "__name__", str(node.target))
     map_aggregate((node.args, node.kwargs), lambda part: _check_plain(name, part))
     if node.op not in ("call_function", "call_method"):
@@ -331,10 +350,17 @@ def _check(node: fx.Node) -> None:
     hidden = name in _BENEATH or name.startswith("_") and name not in _PRIVATE
     if not allowed or hidden or node.kwargs.get("out") is not None:
         raise Open(f"it calls {name}, which is no operation of torch on tensors alone")
-    if name in ("embedding", "embedding_bag") and (
-        len(node.args) > 3 or any(node.kwargs.get(k) for k in ("max_norm", "sparse", "scale_grad_by_freq"))
-    ):
-        raise Open(f"it calls {name} with more than a table and a padding row")
+    if name in MEET:
+        raise Open(f"it calls {name}, by which examples can meet where torch runs many at once")
+    if name in ("embedding", "embedding_bag"):
+        table = node.args[1] if len(node.args) > 1 else node.kwargs.get("weight")
+        flags = any(node.kwargs.get(k) for k in ("max_norm", "sparse", "scale_grad_by_freq"))
+        if not of_functional or len(node.args) > 3 or flags or getattr(table, "op", "") != "get_attr":
+            raise Open(f"it calls {name} with more than a table, which is a parameter, and a padding row")
+    if "batch_norm" in name or "instance_norm" in name:
+        statistics = [*node.args[1:3], node.kwargs.get("running_mean"), node.kwargs.get("running_var")]
+        if not of_functional or any(each is not None for each in statistics):
+            raise Open(f"it calls {name} with statistics, to which it writes: use the layer of torch.nn")
     if of_functional:
         node.kwargs = {**node.kwargs, **({"inplace": False} if node.kwargs.get("inplace") else {})}
     elif name not in _METHODS and not _only_reads(name):
@@ -342,9 +368,9 @@ def _check(node: fx.Node) -> None:
 
 
 def _only_reads(name: str) -> bool:
-    """Whether, as its schemas say, an operation makes tensors of tensors and writes to none that it is given.
+    """Return whether, by its schemas, an operation maps tensors to tensors and writes to none of its arguments.
 
-    One that draws moves a generator, which passes refuse (`problems.passes`); `torch.func.vmap` refuses it, too.
+    Random operations are refused elsewhere: by passes, when a generator moves (`problems.passes`), and by vmap.
     """
     packet = getattr(torch.ops.aten, name, None)
     schemas = [getattr(packet, overload)._schema for overload in packet.overloads()] if packet else []

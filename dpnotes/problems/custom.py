@@ -1,4 +1,4 @@
-"""Bring your own loss: gradients by example through `torch.func`, written out."""
+"""A problem with the user's own loss: per-example gradients through `torch.func`, materialised."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from dpnotes.util.precision import full_precision, row_norms
 
 @dataclass(frozen=True, eq=False)
 class MaterialisedGradients:
-    """The gradients of all examples as they are.
+    """The gradients of all examples, materialised.
 
     Args:
       losses: `(runs, examples)`.
@@ -27,12 +27,12 @@ class MaterialisedGradients:
     each: Tensor
 
     def norms(self) -> Tensor:
-        """Euclidean norms of the examples' gradients, `(runs, examples)`."""
+        """The Euclidean norms of the examples' gradients, `(runs, examples)`."""
         return row_norms(self.each)
 
     @full_precision()
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """`sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
+        """The weighted sum `sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
         each = self.each
         if not (weights.is_cpu and bool(weights.all())):  # 0 times an infinite gradient is not 0
             each = torch.where(weights[..., None] == 0, 0, each)
@@ -40,18 +40,19 @@ class MaterialisedGradients:
 
 
 class CustomProblem:
-    """The mean over examples of your own differentiable loss, a `core.Problem`.
+    """The mean over examples of the user's own differentiable loss, a `core.Problem`.
 
-    The gradients of all examples are written out, `(runs, examples, dim)`: right for small problems and as a reference;
-    a network with closed forms (`TwoLayerNetwork`) needs far less.
+    The gradients of all examples are materialised, `(runs, examples, dim)`: right for small problems and as a
+    reference; a network with closed forms (`TwoLayerNetwork`) needs far less.
 
     Args:
       loss: `loss(parameters, *example) -> scalar`, with `parameters` `(dim,)` and one row of each data tensor.
         It is traced by `torch.func.vmap`: no `.item()`, no branch on values, no random numbers. A loss of torch's
-        operations alone is closed (`problems.closed`); of another one the claim says what it assumes (`opens`).
+        operations alone is closed (`problems.closed`); for any other loss the guarantee lists what it assumes
+        (`opens`).
       dim: number of parameters.
       *data: tensors with one row an example, shared by all runs, finite.
-      constants: what you know of the loss, such as `{"lipschitz": Constant(1.0, "proved", "where")}`.
+      constants: known constants of the loss, such as `{"lipschitz": Constant(1.0, "proved", "where")}`.
 
     Raises:
       TypeError: for data that are no `torch.Tensor`, or of a subclass.
@@ -79,7 +80,7 @@ class CustomProblem:
             if not bool(torch.isfinite(tensor).all()):
                 raise ValueError(f"Expected data[{i}] without NaN or infinite entries.")
         self._dim, self._data, self._constants = dim, data, dict(constants or {})
-        self._loss, self.opens = closed_loss(loss, dim, data)  # why its own code runs, if it does
+        self._loss, self.opens = closed_loss(loss, dim, data)  # the reason why its own code runs, or None
         loss = self._loss
         by_example = torch.func.vmap(torch.func.grad_and_value(loss), in_dims=(None, *[0] * len(data)))
         self._by_run = torch.func.vmap(by_example, in_dims=(0, *[None] * len(data)))
@@ -87,42 +88,42 @@ class CustomProblem:
 
     @property
     def dim(self) -> int:
-        """Number of parameters."""
+        """The number of parameters."""
         return self._dim
 
     @property
     def num_examples(self) -> int:
-        """Examples of the data."""
+        """The number of examples."""
         return len(self._data[0])
 
     @property
     def keeps_examples_apart(self) -> bool:
-        """Whether examples cannot meet, as the loss is known operations alone; `torch.func.vmap` shows it one."""
+        """True if the loss consists of known operations alone, so that no example can see another."""
         return self.opens is None
 
     @property
     def constants(self) -> dict[str, Constant]:
-        """What was given, and nothing else."""
+        """The constants that the caller gave, and no others."""
         return dict(self._constants)
 
     @property
     def bytes_per_run(self) -> int:
-        """Memory of one run's float64 gradients by example, twice: `torch.func` holds intermediates of their size."""
+        """Twice the bytes of one run's float64 gradients by example: `torch.func` holds intermediates as large."""
         return 2 * self.num_examples * self._dim * 8
 
     def take(self, index: Tensor | slice) -> "CustomProblem":
-        """Itself: all runs share the examples."""
+        """Return this problem: all runs share its examples."""
         return self
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> MaterialisedGradients:
-        """Losses and gradients by example at the points `x`, `(runs, dim)`.
+        """The losses and the gradients by example at the points `x`, `(runs, dim)`.
 
         Args:
           x: `(runs, dim)`.
-          examples: `(runs, batch)` int64, which examples; all of them if None.
+          examples: `(runs, batch)` int64 indices of examples; all examples if None.
 
         Raises:
-          ValueError: for shapes that disagree, or no such example; for a mode or global hook around the call.
+          ValueError: for shapes that disagree, an index of no example, or a mode or global hook around the call.
         """
         check_points(x, self._dim)
         refuse_what_sees_all()
@@ -134,11 +135,11 @@ class CustomProblem:
         return MaterialisedGradients(losses, each)
 
     def losses(self, x: Tensor, examples: Tensor | None = None) -> Tensor:
-        """Losses by example, without gradients, at several points of each run.
+        """The losses by example, without gradients, at several points of each run.
 
         Args:
           x: `(runs, points, dim)`.
-          examples: `(runs, batch)` int64, which examples; all of them if None.
+          examples: `(runs, batch)` int64 indices of examples; all examples if None.
 
         Returns:
           `(runs, batch, points)`.

@@ -1,23 +1,23 @@
-"""What a problem is asked: at which points, and for which examples, rows of its tensors by index, one list a run."""
+"""The arguments of a problem's methods: checks of points and of example indices, and the rows at these indices."""
 
 import torch
 from torch import Tensor
 
 
 def rows(data: Tensor, examples: Tensor | None, runs: int) -> Tensor:
-    """The rows of a tensor that each run asks for; views of all of them if `examples` is None.
+    """The rows of a tensor at each run's indices; a view of all rows if `examples` is None.
 
     Args:
       data: `(1, examples, ...)`, shared by all runs, or `(runs, examples, ...)`.
       examples: `(runs, batch)` int64 indices, or None.
-      runs: how many.
+      runs: the number of runs.
 
     Returns:
       `(runs, batch, ...)`.
 
     Raises:
-      ValueError: if `examples` has another shape or type, or, on a CPU, an index outside `0 ... examples - 1`; a GPU
-        stops with an assertion of its own where the rows are taken.
+      ValueError: if `examples` has another shape or type, or, on a CPU, an index outside `0 ... examples - 1`; on a GPU
+        torch's own assertion fails when the rows are read.
 
     Example:
       >>> rows(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[2, 0], [1, 1]]), runs=2)
@@ -33,7 +33,7 @@ def rows(data: Tensor, examples: Tensor | None, runs: int) -> Tensor:
 
 
 def check_points(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> None:
-    """Refuse what are not points `(runs, dim)`, of a type if one is given.
+    """Raise an error unless `x` has shape `(runs, dim)` and, if one is given, the type `dtype`.
 
     Raises:
       ValueError: for another shape or type.
@@ -49,7 +49,7 @@ def check_points(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> None:
 
 
 def check(examples: Tensor, runs: int, num_examples: int) -> None:
-    """Refuse what are not indices `(runs, batch)` of examples.
+    """Raise an error unless `examples` holds indices `(runs, batch)` of examples.
 
     Raises:
       ValueError: see `rows`.
@@ -65,7 +65,7 @@ def check(examples: Tensor, runs: int, num_examples: int) -> None:
             f"({runs}, batch)."
         )
     if not examples.is_cpu:
-        return  # to ask for the smallest would make every step wait for the device
+        return  # reading the smallest index would make every step wait for the device
     low, high = (int(end) for end in examples.aminmax())
     if low < 0 or high >= num_examples:
         raise ValueError(f"Expected examples in 0 ... {num_examples - 1}, got {low} ... {high}.")

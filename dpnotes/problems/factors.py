@@ -1,14 +1,14 @@
-"""The gradients of a layer's parameters by example, kept as factors: norms without writing them out, weighted sums.
+"""Per-example gradients of a layer's parameters, kept as factors: norms and weighted sums without materialising.
 
 The gradient of a layer that multiplies by a matrix is a sum over positions (of a sequence, of an image) of outer
-products: what went in, times the derivative of the example's loss with respect to what came out, its *error*. So
+products: the layer's input, times the derivative of the example's loss with respect to its output, its *error*. So
 
     |sum_t e_t a_t'|^2 = sum_{t, s} <a_t, a_s> <e_t, e_s>
 
 (Goodfellow, arXiv:1510.01799v2, section 4, for one position; Li, Tramer, Liang and Hashimoto, "Large language models
 can be strong differentially private learners", arXiv:2110.05679, for more). For `T` positions, `d` inputs and `p`
-outputs that takes `T^2 (d + p)` multiplications, and writing the gradient out takes `T d p`. Each layer takes what is
-cheaper here, as Bu, Mao and Xu ("Scalable and efficient training of large convolutional neural networks with
+outputs that takes `T^2 (d + p)` multiplications, and materialising the gradient takes `T d p`. Each layer uses the
+cheaper way, as Bu, Mao and Xu ("Scalable and efficient training of large convolutional neural networks with
 differential privacy", arXiv:2205.10683) do by memory. Inner products of patches of an image are sums of inner products
 of pixels, which takes fewer multiplications than the patches themselves, by up to the size of the kernel.
 
@@ -16,10 +16,11 @@ A weighted sum is one contraction of the inputs with the rescaled errors ("book-
 "Differentially private optimization on large model at small cost", arXiv:2210.00038): no second backward pass.
 Products of bfloat16 factors are summed in float32, and rescaled errors are float32.
 
-Terms that cancel leave their rounding: in the inner products, which could hide a gradient of any length, and in the
-weighted sum, where rescaled and rounded they cancel no more. Both are small parts of the terms' lengths, not of the
-norm. So a squared norm has room for them: `_ROOM` of the square of the sum of these lengths, or of what bounds it. That
-makes the norm longer by a part in 200,000 if nothing cancels, by a part in 200 if a thirtieth of the lengths is left.
+Where terms cancel, their rounding errors remain: in the inner products, which could hide a gradient of any length, and
+in the weighted sum, where rescaled and rounded terms no longer cancel. Both errors are small relative to the terms'
+lengths, not to the norm. So each squared norm is increased by `_ROOM` times the square of the sum of these lengths, or
+of its bound. The norm grows by a part in 200,000 if nothing cancels, by a part in 200 if a thirtieth of the lengths is
+left.
 
 If the square of a factor under- or overflows, the norm is replaced by its upper bound: the product of the factors'
 lengths (Cauchy and Schwarz).
@@ -37,22 +38,23 @@ from torch.nn.grad import conv2d_weight
 
 from dpnotes.util.precision import full_precision, row_norms
 
-# Numbers that a norm may write out at once: as much as a CPU has cache for, or what fills a GPU.
+# The most numbers that a norm materialises at once: what fits a CPU's cache, or fills a GPU.
 _BLOCK = {"cpu": 2**20, "cuda": 2**26}
-# In float32: ten times what the inner products' rounding was at most.
+# In float32: ten times the largest rounding error of the inner products that was observed.
 _ROOM = 1e-5
-# An example with a longer factor gets an infinite norm, so weight 0. The other factor times a weight may be subnormal
-# and rounded up; times this one that is below 1e-25.
+# An example with a longer factor gets an infinite norm, hence weight 0. The other factor times a weight may be
+# subnormal and rounded up; that error times this factor is below 1e-25.
 _LONGEST = 1e20
-# Numbers that an inner product adds in float32 before the next ones are added to it: 4 * 256 / 8 roundings at worst.
+# The most terms of an inner product that are summed at once in float32; parts of this length are then added. At worst 4
+# * 256 / 8 roundings.
 _AT_ONCE = 256
-# Numbers of an example's gradient below which it is handled together with others: fewer and larger operations.
+# Materialised gradients of at most this size are handled together, in fewer and larger operations.
 _SMALL = 2**12
-_ZERO = torch.zeros(())  # of the host, which a kernel takes as an argument; of a GPU it would have to be made first
+_ZERO = torch.zeros(())  # on the host: a kernel takes it as an argument, while a GPU's tensor would be created first
 
 
 class Squares(NamedTuple):
-    """Squared norms as they were computed, `(batch,)`, and two lengths whose product is at least the norm."""
+    """Computed squared norms, `(batch,)`, and two lengths whose product is an upper bound on the norm."""
 
     squared_norms: Tensor
     input_lengths: Tensor
@@ -60,11 +62,11 @@ class Squares(NamedTuple):
 
 
 class FactoredGradient(Protocol):
-    """What one call of a layer adds to the gradients by example of one parameter.
+    """The contribution of one call of a layer to the per-example gradients of one parameter.
 
-    `squares` are of norms that hold for what an example adds to a weighted sum in floating point; `weighted_sum` has
-    the parameter's shape; `write` is `(batch, *shape)`; `take` keeps some of the examples, and `without` makes the
-    gradients of some 0, whatever they were. All are at least float32.
+    The norms of `squares` also bound an example's contribution to a weighted sum in floating point; `weighted_sum` has
+    the parameter's shape; `write` materialises, `(batch, *shape)`; `take` keeps some of the examples, and `without`
+    sets the gradients of some to 0, whatever they were. All results are at least float32.
     """
 
     def squares(self) -> Squares: ...
@@ -76,7 +78,7 @@ class FactoredGradient(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """Gradients by example as they are, `(batch, *shape)`."""
+    """Materialised per-example gradients, `(batch, *shape)`."""
 
     each: Tensor
 
@@ -88,7 +90,7 @@ class Written:
         return (weights.to(self.each) @ self._rows()).view(self.each.shape[1:])
 
     def _rows(self) -> Tensor:
-        return self.each.reshape(len(self.each), -1)  # of a parameter without axes, too
+        return self.each.reshape(len(self.each), -1)  # also for a parameter without axes
 
     def write(self) -> Tensor:
         return self.each
@@ -102,7 +104,7 @@ class Written:
 
 @dataclass(frozen=True, eq=False)
 class Outer:
-    """Sums over positions of outer products: the matrix of `torch.nn.Linear`.
+    """Gradients of the matrix of `torch.nn.Linear`: sums over positions of outer products.
 
     Args:
       inputs: `(batch, positions, d)`.
@@ -113,7 +115,7 @@ class Outer:
     errors: Tensor
 
     def costs(self) -> tuple[int, int, int, int]:
-        """Multiplications of an example by inner products and written out; numbers written, numbers of the factors."""
+        """Costs for one example: multiplications by inner products, and materialised; sizes of gradient and factors."""
         (positions, d), p = self.inputs.shape[1:], self.errors.shape[2]
         return positions**2 * (d + p), positions * d * p, d * p, positions * (d + p)
 
@@ -143,7 +145,7 @@ class Outer:
 
 @dataclass(frozen=True, eq=False)
 class Patches:
-    """Sums over positions of outer products with patches of an image: the kernel of `torch.nn.Conv2d`, of any groups.
+    """Gradients of the kernel of `torch.nn.Conv2d`, of any groups: sums over positions of outer products with patches.
 
     Args:
       inputs: `(batch, channels, height, width)`.
@@ -156,7 +158,7 @@ class Patches:
     layer: nn.Conv2d
 
     def costs(self) -> tuple[int, int, int, int]:
-        """See `Outer.costs`."""
+        """The costs of an example, as in `Outer.costs`."""
         groups, kernel = self.layer.groups, math.prod(self.layer.kernel_size)
         c, p = self.inputs.shape[1] // groups, self.errors.shape[1] // groups
         pixels, positions = self.inputs[0, 0].numel(), self.errors[0, 0].numel()
@@ -184,14 +186,14 @@ class Patches:
         return self._with_room(squares if groups == 1 else squares.view(-1, groups).sum(1))
 
     def _with_room(self, squares: Tensor) -> Squares:
-        """As the function, for patches: a pixel is in several."""
+        """Call the function `_with_room` with the number of patches that share a pixel."""
         layer, times = self.layer, 1
         for size, stride, dilation in zip(layer.kernel_size, layer.stride, layer.dilation, strict=True):
             times *= -(-size * math.gcd(stride, dilation) // stride)
         return _with_room(squares, _lengths(self.inputs), _lengths(self.errors), times)
 
     def _patch_products(self, images: Tensor) -> Tensor:
-        """Inner products of all pairs of patches of each image, `(batch, positions, positions)`.
+        """The inner products of all pairs of patches of each image, `(batch, positions, positions)`.
 
         Patches at t and s have the product sum_{i, j} <pixel t + (i, j), pixel s + (i, j)>: a sum along i, then one
         along j. Strides of more than one pixel split the image into parts, and only pixels of one part ever meet.
@@ -206,7 +208,7 @@ class Patches:
                 along = pixels.new_zeros(len(images), rows, width, rows, width)
                 for shift in down:
                     to, of = _overlap(shift, rows, height)
-                    along[:, to, :, to].add_(pixels[:, of, :, of])  # += would write what it added once more
+                    along[:, to, :, to].add_(pixels[:, of, :, of])  # `+=` would write the sum back a second time
                 for shift in right:
                     to, of = _overlap(shift, columns, width)
                     total[:, :, to, :, to].add_(along[:, :, of, :, of])
@@ -238,12 +240,12 @@ class Patches:
 
 @dataclass(frozen=True, eq=False)
 class Lookups:
-    """Rows that were looked up: the table of `torch.nn.Embedding`.
+    """Gradients of the table of `torch.nn.Embedding`: errors of the rows that were looked up.
 
     Args:
       indices: `(batch, positions)`.
       errors: `(batch, positions, width)`; zeros where the table is not trained (its padding row).
-      num_rows: of the table.
+      num_rows: the number of rows of the table.
     """
 
     indices: Tensor
@@ -263,7 +265,7 @@ class Lookups:
 
     def write(self) -> Tensor:
         batch = len(self.errors)
-        # One table below the other, so that each example has its own rows.
+        # The examples' tables are stacked, so that each example has its own rows.
         indices = self.indices + self.num_rows * torch.arange(batch, device=self.indices.device)[:, None]
         tables = _table(self.errors.to(_wide(self.errors)), indices, batch * self.num_rows)
         return tables.unflatten(0, (batch, self.num_rows))
@@ -276,9 +278,9 @@ class Lookups:
 
 
 class Factors:
-    """The gradients of all parameters of a module, by name.
+    """The per-example gradients of all parameters of a module, by name.
 
-    What is written out and small stands side by side in one matrix, so that one operation serves all of it.
+    Small materialised gradients stand side by side in one matrix, so that one operation handles all of them.
     """
 
     def __init__(self, found: Mapping[str, FactoredGradient]) -> None:
@@ -288,18 +290,18 @@ class Factors:
         self.small = Written(torch.cat([each.reshape(len(each), -1) for each in small.values()], 1)) if small else None
 
     def norms(self) -> Tensor:
-        """Norms of the gradients by example of all these parameters together, `(batch,)`."""
+        """The norms of the per-example gradients of all these parameters together, `(batch,)`."""
         if not self.large and self.small is None:
             raise ValueError("Expected a loss that depends on a trainable parameter.")
         return norms(gradient for gradient in (*self.large.values(), self.small) if gradient is not None)
 
     @full_precision()
     def weighted_sums(self, weights: Tensor) -> dict[str, Tensor]:
-        """Each parameter's weighted sum; an example of weight 0 takes no part, whatever its gradient."""
+        """Each parameter's weighted sum; an example of weight 0 contributes nothing, whatever its gradient."""
         absent = weights == 0
 
         def summed(gradient: FactoredGradient) -> Tensor:
-            # To ask a GPU whether a weight is 0 would have it finish all that it has to do.
+            # On a GPU, reading whether a weight is 0 would wait for all queued work.
             return (gradient if complete else gradient.without(absent)).weighted_sum(weights)
 
         complete = weights.is_cpu and not bool(absent.any())
@@ -312,7 +314,7 @@ class Factors:
 
 @full_precision()
 def norms(gradients: Iterable[FactoredGradient]) -> Tensor:
-    """Norms of the gradients by example of some parameters together, `(batch,)`.
+    """The norms of the per-example gradients of several parameters together, `(batch,)`.
 
     Example:
       >>> norms([Outer(torch.tensor([[[3e19, 4e19]]]), torch.tensor([[[2e-24]]]))])  # 4e-48 is less than any float32
@@ -329,7 +331,8 @@ def norms(gradients: Iterable[FactoredGradient]) -> Tensor:
     squares = torch.where(kept, computed, bounds.square()).masked_fill_(lengths > _LONGEST, torch.inf)
     total = squares.to(computed.dtype).sum(0)
     kept = (total > limits.tiny / limits.eps) & (total < torch.inf)
-    # The root of the sums' own type, which on a CPU is not that of float64 rounded: ordinary norms have had its bits.
+    # The root in the sums' own type: on a CPU it differs from the rounded float64 root, and stored results have its
+    # bits.
     return torch.where(kept, total.sqrt(), squares.sum(0).sqrt_().to(computed.dtype))
 
 
@@ -338,7 +341,7 @@ _LAYERS = nn.Linear, nn.Conv2d, nn.GroupNorm, nn.LayerNorm, nn.Embedding, *_BATC
 
 
 def supported(layer: nn.Module) -> bool:
-    """Whether `factored` knows a layer.
+    """Return whether `factored` supports a layer.
 
     Example:
       >>> supported(nn.Conv2d(3, 8, 3)), supported(nn.Conv2d(3, 8, 3, padding="same")), supported(nn.Bilinear(1, 1, 1))
@@ -352,12 +355,12 @@ def supported(layer: nn.Module) -> bool:
 
 
 def factored(layer: nn.Module, inputs: Tensor, errors: Tensor) -> dict[str, FactoredGradient]:
-    """The gradients of a layer's trained parameters by name, from one call; batch normalisation has fixed statistics.
+    """The gradients of a layer's trained parameters, by name, from one call; batch normalisation has fixed statistics.
 
     Args:
       layer: one that is `supported`.
-      inputs: what went in, `(batch, ...)`.
-      errors: derivatives of the examples' losses with respect to what came out, `(batch, ...)`.
+      inputs: the layer's inputs, `(batch, ...)`.
+      errors: derivatives of the examples' losses with respect to the layer's outputs, `(batch, ...)`.
 
     Example:
       >>> layer = nn.Linear(3, 2)
@@ -379,10 +382,10 @@ def factored(layer: nn.Module, inputs: Tensor, errors: Tensor) -> dict[str, Fact
             positions = (1,) if isinstance(layer, nn.Linear) else (2, 3)
             found["bias"] = Written(errors.sum(positions, dtype=_wide(errors)))
         if "weight" in trained:
-            inputs = inputs.to(errors.dtype)  # what autocast did
+            inputs = inputs.to(errors.dtype)  # as autocast did in the forward pass
             factors = Outer(inputs, errors) if isinstance(layer, nn.Linear) else Patches(inputs, errors, layer)
             by_inner_products, written, size, numbers = factors.costs()
-            # Where it is less work for the norm, and less memory than the factors.
+            # Materialised where that is less work for the norm and takes no more memory than the factors.
             found["weight"] = Written(factors.write()) if written < by_inner_products and size <= numbers else factors
         return found
     wide = _wide(errors)
@@ -413,17 +416,17 @@ def _rescaled(errors: Tensor, weights: Tensor) -> Tensor:
 
 
 def _zeroed(tensor: Tensor, absent: Tensor) -> Tensor:
-    """The rows of a tensor, but zeros for those that are absent: 0 times an infinite number would not be 0."""
+    """The tensor with the rows of absent examples set to 0: 0 times an infinite number would not be 0."""
     return torch.where(absent.view(-1, *[1] * (tensor.dim() - 1)), _ZERO, tensor)
 
 
 def _table(errors: Tensor, indices: Tensor, num_rows: int) -> Tensor:
-    """The sums of the errors of each row that was looked up, added in one order, as `index_add_` on a GPU does not."""
+    """The sum of the errors of each table row, in a fixed order, which `index_add_` on a GPU does not keep."""
     return torch.ops.aten.embedding_dense_backward(errors, indices, num_rows, -1, False)
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """Batched matrix product of factors as they are, summed in float32 at least."""
+    """The batched matrix product of two factors, summed in float32 at least."""
     if a.dtype == _wide(a):
         return torch.bmm(a, b)
     if a.is_cuda:
@@ -432,30 +435,30 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _inner_products(columns: Tensor) -> Tensor:
-    """Inner products of the columns of each matrix, `(batch, columns, columns)`.
+    """The inner products of the columns of each matrix, `(batch, columns, columns)`.
 
-    Of long columns in parts: a product adds thousands of float32 numbers into one, which loses small ones beside a
-    large one, and with them more than norms have room for.
+    Long columns are summed in parts: one sum of thousands of float32 numbers loses small terms beside a large one,
+    which would exceed the margin for rounding in the norms.
     """
     first, *others = (_product(part.mT, part) for part in columns.split(_AT_ONCE, 1))
     return sum(others, first)
 
 
 def _lengths(factor: Tensor) -> Tensor:
-    """Norm of each example's factor."""
+    """The norm of each example's factor."""
     return row_norms(factor.flatten(1))
 
 
 def _sums_of_products(first: Tensor, second: Tensor) -> Tensor:
-    """Sums of the products of inner products, `(batch,)`; the first is overwritten."""
+    """The sums of the elementwise products of two matrices of inner products, `(batch,)`; the first is overwritten."""
     return first.mul_(second).sum((1, 2))
 
 
 def _with_room(squares: Tensor, input_lengths: Tensor, error_lengths: Tensor, times: int = 1) -> Squares:
-    """Squared norms with room for rounding, in place.
+    """Squared norms increased by a margin for rounding, in place.
 
-    By Cauchy and Schwarz the square of the sum of the terms' lengths is at most that of the inputs' norm times that of
-    the errors' norm, times how often an input is in a term.
+    By Cauchy and Schwarz the square of the sum of the terms' lengths is at most the squared norm of the inputs times
+    the squared norm of the errors, times the number of terms that an input is in.
     """
     room = times * _ROOM * torch.finfo(squares.dtype).eps / torch.finfo(torch.float32).eps
     most = input_lengths * error_lengths
@@ -467,14 +470,14 @@ def _joined(blocks: list[Tensor]) -> Tensor:
 
 
 def _blocks(data: Tensor, numbers: int) -> Iterator[slice]:
-    """Slices of the examples, so that a block is not too much for the device where one example takes `numbers`."""
+    """Slices of the examples into blocks that fit the device, where each example needs `numbers` numbers."""
     step = max(1, _BLOCK.get(data.device.type, _BLOCK["cpu"]) // numbers)
     for start in range(0, len(data), step):
         yield slice(start, start + step)
 
 
 def _residues(layer: nn.Conv2d, axis: int) -> dict[int, list[int]]:
-    """Where the elements of a kernel lie: their remainders by the stride, and for each the shifts in whole strides."""
+    """The offsets of a kernel's elements along an axis: shifts in whole strides, by remainder modulo the stride."""
     padding, stride, dilation = layer.padding[axis], layer.stride[axis], layer.dilation[axis]
     assert isinstance(padding, int)
     found: dict[int, list[int]] = {}
@@ -485,6 +488,6 @@ def _residues(layer: nn.Conv2d, axis: int) -> dict[int, list[int]]:
 
 
 def _overlap(shift: int, positions: int, pixels: int) -> tuple[slice, slice]:
-    """The positions whose pixel, so many further, is inside the image, and these pixels."""
+    """The positions whose pixel, `shift` further on, is inside the image, and the slice of these pixels."""
     low, high = max(0, -shift), max(0, -shift, min(positions, pixels - shift))
     return slice(low, high), slice(low + shift, high + shift)

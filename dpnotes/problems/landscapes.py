@@ -1,8 +1,8 @@
 """Deterministic functions whose gradients, Hessians and constants are known exactly.
 
-On a landscape everything that a theorem mentions can be looked up: the constants it needs are proved, and whether a
-point is second-order stationary is read off the exact Hessian. `dpnotes.problems.separable` and
-`dpnotes.problems.saddles` hold them, `dpnotes.problems.virtual` draws data around them.
+On a landscape every quantity of a theorem is known: its constants are proved, and the exact Hessian tells whether a
+point is second-order stationary. `dpnotes.problems.separable` and `dpnotes.problems.saddles` define landscapes,
+`dpnotes.problems.virtual` draws data around them.
 """
 # ruff: noqa: D102 (what a protocol's methods do stands in the docstring of its class)
 
@@ -38,9 +38,9 @@ class Landscape(Protocol):
     """A function F of `dim` numbers. Points are `(..., dim)`, float32 or float64, on any device.
 
     `value` and `smallest_eigenvalue` (of the Hessian, exact) are `(...)`, `gradient` and `hessian_vector` are
-    `(..., dim)`, `hessian` is dense, `(..., dim, dim)`. `constants` hold everywhere; `constants_within` adds those that
-    hold in the ball of that radius around the origin. Names: "smoothness" and "hessian_lipschitz" (in the spectral
-    norm), "lipschitz", "minimum", "maximum"; one that is missing does not exist or is not known. `saddle` is one of the
+    `(..., dim)`, `hessian` is dense, `(..., dim, dim)`. `constants` hold everywhere; `constants_within` adds constants
+    that hold in the ball of that radius around the origin. Names: "smoothness" and "hessian_lipschitz" (in the spectral
+    norm), "lipschitz", "minimum", "maximum"; a missing constant does not exist or is not known. `saddle` is one of the
     strict saddles.
     """
 
@@ -59,7 +59,7 @@ class Landscape(Protocol):
 
 
 def check_points(x: Tensor, dim: int) -> None:
-    """Refuse what is not a tensor of points.
+    """Raise an error unless `x` has shape `(..., dim)`.
 
     Example:
       >>> check_points(torch.zeros(4, 3), dim=2)
@@ -71,7 +71,7 @@ def check_points(x: Tensor, dim: int) -> None:
 
 
 def initial_gap(landscape: Landscape, x: Tensor) -> Tensor:
-    """`F(x) - min F`, `(...)`: what descent from `x` can gain at most; the `f_max` of noisy SGD's theorems.
+    """`F(x) - min F`, `(...)`: the most that descent from `x` can gain; `f_max` in the theorems of noisy SGD.
 
     Args:
       landscape: one whose minimum is known.
@@ -106,14 +106,14 @@ def hessian_by_columns(landscape: Landscape, x: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Reflected:
-    """A landscape seen in a mirror: `G(x) = F(Q x)` with `Q = I - 2 n n'`, so that a diagonal Hessian becomes dense.
+    """A reflected landscape: `G(x) = F(Q x)` with `Q = I - 2 n n'`, so that a diagonal Hessian becomes dense.
 
-    A reflection keeps lengths and the origin, so all constants and eigenvalues are those of F, and the price of a
-    gradient rises by one inner product of `dim` numbers and back.
+    A reflection keeps lengths and the origin, so all constants and eigenvalues are those of F, and each gradient costs
+    two additional reflections of `dim` numbers.
 
     Args:
       landscape: F.
-      normal: `(dim,)`, not 0, of any length; on the device and in the type of the points it costs no copy.
+      normal: `(dim,)`, not 0, of any length; if it has the device and the type of the points, no copy is made.
 
     Raises:
       ValueError: for a normal of another shape, or that is 0 or not finite.
@@ -138,42 +138,42 @@ class Reflected:
 
     @property
     def dim(self) -> int:
-        """Number of coordinates."""
+        """The number of coordinates."""
         return self.landscape.dim
 
     @property
     def constants(self) -> dict[str, Constant]:
-        """Those of the landscape."""
+        """The constants of the original landscape."""
         return self.landscape.constants
 
     def constants_within(self, radius: float) -> dict[str, Constant]:
-        """Those of the landscape."""
+        """The constants of the original landscape."""
         return self.landscape.constants_within(radius)
 
     @property
     def saddle(self) -> Saddle:
-        """The mirror image of the landscape's."""
+        """The reflected saddle of the original landscape."""
         saddle = self.landscape.saddle
         return Saddle(self._reflect(saddle.point), self._reflect(saddle.direction), saddle.gamma)
 
     def value(self, x: Tensor) -> Tensor:
-        """`F(Q x)`, `(...)`."""
+        """The value `F(Q x)`, `(...)`."""
         return self.landscape.value(self._reflect(x))
 
     def gradient(self, x: Tensor) -> Tensor:
-        """`Q grad F(Q x)`, `(..., dim)`."""
+        """The gradient `Q grad F(Q x)`, `(..., dim)`."""
         return self._reflect(self.landscape.gradient(self._reflect(x)))
 
     def hessian(self, x: Tensor) -> Tensor:
-        """`Q hess F(Q x) Q`, `(..., dim, dim)`."""
+        """The Hessian `Q hess F(Q x) Q`, `(..., dim, dim)`."""
         return self._reflect(self._reflect(self.landscape.hessian(self._reflect(x))).mT)
 
     def hessian_vector(self, x: Tensor, v: Tensor) -> Tensor:
-        """Hessian times `v`, `(..., dim)`."""
+        """The Hessian times `v`, `(..., dim)`."""
         return self._reflect(self.landscape.hessian_vector(self._reflect(x), self._reflect(v)))
 
     def smallest_eigenvalue(self, x: Tensor) -> Tensor:
-        """That of F at `Q x`, `(...)`."""
+        """The smallest Hessian eigenvalue of F at `Q x`, `(...)`."""
         return self.landscape.smallest_eigenvalue(self._reflect(x))
 
     def _reflect(self, x: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 import copy
 import math
-import re
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
@@ -11,24 +10,23 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import Node
 
 from dpnotes.core import Constant
 from dpnotes.problems.augmentation import Augmentation
-from dpnotes.problems.closed import TENSORS, Open, closed, refuse_code_of_tensors, refuse_writes, same, stand_ins
+from dpnotes.problems.batch_norm import averaged_statistics, forget_statistics, with_buffers
+from dpnotes.problems.closed import Open, closed, refuse_writes, same
 from dpnotes.problems.examples import check, check_points
 from dpnotes.problems.factors import Factors
+from dpnotes.problems.graphs import kinks_of, saved_bytes
+from dpnotes.problems.module_data import ModuleData
+from dpnotes.problems.parameters import FlatParameters
 from dpnotes.problems.passes import Examples, Loss, Outputs, Passes, Values
+from dpnotes.problems.refusals import refuse_by_name, refuse_dropout, refuse_labels
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.precision import deterministic_convolutions
 
 _EVALUATED_AT_ONCE = 1000
-# Functions without a second derivative somewhere (torch's names of their backward nodes).
-_KINKS = re.compile(
-    r"(Mkldnn)?(Relu|LeakyRelu|PreluKernel|RreluWithNoise|Elu|Celu|Hard\w+|Softshrink|Threshold|Abs|Sgn|Sign|Clamp\w*"
-    r"|Max\w*|Min\w*|Amax|Amin|Aminmax|(Adaptive|Fractional)?MaxPool\w*|Sort|Topk|Median|Kthvalue|Round|Floor|Ceil)Backward\d+"
-)
 
 
 class ExamplesMix(ValueError):
@@ -40,15 +38,14 @@ class OutOfMemory(MemoryError):
 
 
 class ModuleGradients:
-    """Gradients by example of a `ModuleProblem` at one point a run; what is not asked for is not computed.
+    """Gradients by example of a `ModuleProblem` at one point a run, computed when they are asked for.
 
-    `weighted_sum` alone takes one forward and one backward pass, as a step of plain SGD does, for any weights. After
-    `norms` it takes neither: `norms` keeps what went into each layer and the errors at its output, which the sum
-    contracts. Where the batch takes several chunks, they are not kept, and the sum passes again. `losses` alone takes a
-    forward pass; after `norms`, or on a CPU after a sum in which all took part, nothing. So ask for losses last.
+    `weighted_sum` alone takes one forward and one backward pass, as a step of plain SGD does. After `norms` it takes
+    none: `norms` keeps the inputs of each layer and the errors at its outputs, which the sum contracts. A batch of
+    several chunks keeps nothing, and the sum passes again. `losses` alone takes a forward pass, but none after `norms`,
+    or on a CPU after a sum in which all took part. So ask for losses last.
 
-    No pass over all examples reads anything back from a GPU but the sum of a batch normalisation, which has to know who
-    takes part.
+    Passes read nothing back from a GPU, but for the weights where a batch normalisation has to know who takes part.
     """
 
     def __init__(self, problem: "ModuleProblem", x: Tensor, examples: Tensor | None) -> None:
@@ -75,7 +72,7 @@ class ModuleGradients:
                 for run, row in enumerate(self._x):
                     for block, examples in self._problem._chunks(self._indices(run)):
                         batch = self._problem._batch(run, examples)
-                        losses[run, block] = self._problem._passes.losses(self._problem._split(row), batch)
+                        losses[run, block] = self._problem._passes.losses(self._problem._parameters.split(row), batch)
             self._losses = losses
         return self._losses
 
@@ -100,7 +97,7 @@ class ModuleGradients:
                     chunks = list(problem._chunks(self._indices(run)))
                     for block, examples in chunks:
                         batch = problem._batch(run, examples)
-                        losses[run, block], found = problem._passes.factors(problem._split(row), batch)
+                        losses[run, block], found = problem._passes.factors(problem._parameters.split(row), batch)
                         norms[run, block] = found.norms()
                         if len(chunks) == 1:
                             kept.append(found)
@@ -122,10 +119,8 @@ class ModuleGradients:
             raise ValueError(f"Expected weights.shape={tuple(weights.shape)} to be {self._shape}.")
         total = torch.zeros_like(self._x)
         with self._problem._memory(self._shape[1]):
-            if self._norms is None:
-                self._pass(weights, total)
-            else:
-                self._contract(weights, total)
+            add = self._pass if self._norms is None else self._contract
+            add(weights, total)
         return total
 
     def _contract(self, weights: Tensor, total: Tensor) -> None:
@@ -140,12 +135,12 @@ class ModuleGradients:
             for block, examples in problem._chunks(self._indices(run)):
                 own = weights[run, block]
                 if self._factors is None:
-                    found = problem._passes.factors(problem._split(row), problem._batch(run, examples))[1]
+                    found = problem._passes.factors(problem._parameters.split(row), problem._batch(run, examples))[1]
                     told, now = self._norms[run, block], found.norms()
                     own = torch.where(now > told, own * (told / now), own)
                 else:
                     found = self._factors[run]
-                total[run] += problem._contracted(found, own)
+                total[run] += problem._parameters.flat(found.weighted_sums(own))
 
     def _pass(self, weights: Tensor, total: Tensor) -> None:
         """Add the gradient of the weighted sum of the losses."""
@@ -163,7 +158,7 @@ class ModuleGradients:
                 indices = torch.where(present, indices, indices.gather(0, present.int().argmax(0, keepdim=True)))
             for block, examples in problem._chunks(indices):
                 batch = problem._batch(run, examples)
-                found, gradients = problem._passes.summed(problem._split(row), batch, own[block])
+                found, gradients = problem._passes.summed(problem._parameters.split(row), batch, own[block])
                 total[run] += torch.cat([gradient.reshape(-1) for gradient in gradients])
                 if complete:
                     losses[run, block] = found
@@ -180,25 +175,22 @@ class ModuleProblem:
     `named_parameters`; `parameters` gives them as views. Frozen ones stay what they are. The module is copied, never
     changed. Runs take turns: one run of a network fills the device, so that a loop loses nothing there.
 
-    Examples are kept apart by construction. The module is followed once, on symbols; if layers of torch.nn and
-    operations of torch are all that it is made of, passes run these alone (`problems.closed`). Else its own code sees
-    one example at a time (`problems.passes`), the claim says what that assumes, and `opens` says why. Both run under
-    `torch.func.vmap`; where that has no rule, or the code branches on values, examples are passed one by one, with a
-    warning. A module that draws random numbers, or whose buffers a pass changes, is refused.
+    Examples are kept apart by construction. The module is traced once, on symbols; if it consists of layers of torch.nn
+    and operations of torch, passes run these alone (`problems.closed`). Else its own code sees one example at a time
+    (`problems.passes`), the claim lists what that assumes, and `opens` says why. Both run under `torch.func.vmap`;
+    where that has no rule, or the code branches on values, examples are passed one by one, with a warning. A module
+    that draws random numbers, or whose buffers a pass changes, is refused.
 
     Gradients by example. Linear, Conv2d (any groups), GroupNorm, LayerNorm, Embedding and batch normalisation with
-    fixed statistics (`eval()`) give them from one forward pass and one backward pass through activations
-    (`problems.factors`). A parameter of anything else, or one that is used in any other way than by calling its layer,
-    takes a second pass that writes its gradients out: `batch` times its size. Written out, without one, are those of a
-    parameter that several layers share, or of a layer that is called several times.
+    fixed statistics (`eval()`) give them from one forward and one backward pass (`problems.factors`). Any other
+    parameter, or one that is used other than by calling its layer, takes a second pass, which writes its gradients out:
+    `batch` times its size. Parameters of several layers, or of a layer that is called twice, are written out at once.
 
     Batch normalisation in training mode makes the loss of an example depend on its batch: `norms` refuses, and the
-    gradient is that of the mean loss of the batch. No running statistics are kept: the point alone is the state, and
-    `evaluate` recomputes statistics at it from training examples ("precise BatchNorm": Wu and Johnson, "Rethinking
-    'batch' in BatchNorm", arXiv:2105.07576, section 3).
+    gradient is that of the mean loss of the batch. No running statistics are kept; `evaluate` computes them.
 
-    Numbers. Points, norms and sums are float32, or float64 for a module in float64. With `autocast` the passes are
-    bfloat16. Norms and sums are those of the rounded factors.
+    Points, norms and sums are float32, or float64 for a module in float64. With `autocast` the passes are bfloat16, and
+    norms and sums those of the rounded factors.
 
     Args:
       module: maps inputs to outputs, `(batch, num_classes)` for cross-entropy; of any kind, such as a dict, for a loss
@@ -247,39 +239,36 @@ class ModuleProblem:
     ) -> None:
         validate.or_none(validate.at_least, 1, max_examples_at_once=max_examples_at_once)
         validate.flag(channels_last=channels_last, compile=compile)
+        validate.instance(tuple, vouched=vouched)
+        for place, kind in enumerate(vouched):
+            if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
+                raise TypeError(f"Expected vouched[{place}]={kind!r} to be a class of torch.nn.Module.")
+        validate.or_none(validate.instance, tuple, example=example)
+        validate.instance(Tensor, **{f"example[{place}]": tensor for place, tensor in enumerate(example or ())})
         if autocast not in (None, torch.bfloat16):
             raise ValueError(f"Expected autocast={autocast} to be None or torch.bfloat16.")
         if not callable(loss) and loss != "cross-entropy":
             raise ValueError(f"Expected loss={loss!r} to be 'cross-entropy', or a function of outputs and labels.")
-        named = [(name, p.detach()) for name, p in module.named_parameters() if p.requires_grad]
-        if not named:
-            raise ValueError("Expected a module with trainable parameters (requires_grad).")
-        self._names = [name for name, _ in named]
-        self._shapes = {name: parameter.shape for name, parameter in named}
-        self._sizes = [parameter.numel() for _, parameter in named]
-        self._inputs = inputs if isinstance(inputs, tuple) else (inputs,)
-        self._labels = labels
-        refuse_code_of_tensors(labels=labels, **{f"inputs[{i}]": tensor for i, tensor in enumerate(self._inputs)})
-        self._dtype, self._device = named[0][1].dtype, labels.device
+        self._data = ModuleData(inputs if isinstance(inputs, tuple) else (inputs,), labels, channels_last, example)
+        self._parameters = FlatParameters.of(module, labels.device)
+        self._dtype, self._device = next(p.dtype for p in module.parameters() if p.requires_grad), labels.device
         if self._dtype not in (torch.float32, torch.float64):
             raise ValueError(f"Expected module of {self._dtype} to be float32 or float64; for bfloat16 see autocast.")
-        self._start = torch.cat([parameter.reshape(-1) for _, parameter in named]).to(self._device)
         try:
             self._module = copy.deepcopy(module).to(self._device)
         except (TypeError, RuntimeError) as error:
             raise TypeError(f"Expected module={type(module).__name__} to be one that can be copied: {error}.") from None
-        _refuse_dropout(self._module)
-        self._batch_norms = [name for name, m in self._module.named_modules() if _mixes(m)]
-        for name in self._batch_norms:
-            _forget_statistics(self._module.get_submodule(name))
+        refuse_dropout(self._module)
+        self._batch_norms = forget_statistics(self._module)
         self._cross_entropy = loss == "cross-entropy"
         self._loss: Loss = nn.functional.cross_entropy if loss == "cross-entropy" else loss  # type: ignore[assignment]
-        self._autocast, self._channels_last = autocast, channels_last
-        self._max_examples_at_once = max_examples_at_once
+        self._autocast, self._max_examples_at_once = autocast, max_examples_at_once
         self._augmentation: Augmentation | None = None
-        self._example, self.vouched = example, tuple(kind.__name__ for kind in vouched)
-        _refuse_by_name(self._module)
-        self._check_data()
+        self.vouched = tuple(kind.__name__ for kind in vouched)
+        refuse_by_name(self._module)
+        self._data.check(self._dtype)
+        if self._cross_entropy:
+            self._check_labels()
         run, self.opens = self._module, None  # what passes run, and why that is the module's own code
         try:
             run, self._loss = self._as_known_operations(vouched)
@@ -292,45 +281,40 @@ class ModuleProblem:
     @property
     def dim(self) -> int:
         """Number of trainable parameters."""
-        return len(self._start)
+        return len(self._parameters.start)
 
     @property
     def num_examples(self) -> int:
         """Examples of the data."""
-        return len(self._labels)
+        return len(self._data.labels)
 
     @property
     def constants(self) -> dict[str, Constant]:
-        """What is known: cross-entropy is at least 0. A network has no Lipschitz constant over all its parameters."""
+        """The lower bound 0 of cross-entropy. A network has no Lipschitz constant over all its parameters."""
         if not self._cross_entropy:
             return {}
         return {"lower_bound": Constant(0.0, "proved", "cross-entropy is a negative log-probability")}
 
     @property
     def keeps_examples_apart(self) -> bool:
-        """Whether examples cannot meet: the module is known layers and operations alone (`problems.closed`)."""
+        """Return whether examples cannot meet: the module is known operations alone (`problems.closed`)."""
         return self.opens is None and not self.mixes_examples
 
     @property
     def mixes_examples(self) -> bool:
-        """Whether an example's loss depends on its batch (batch normalisation): no sensitivity is known then."""
+        """Return whether an example's loss depends on its batch (batch normalisation): it then has no sensitivity."""
         return bool(self._batch_norms)
 
     @property
     def has_hessian(self) -> bool:
-        """Whether the loss is twice differentiable everywhere: no ReLU, maximum or other of the `kinks` is in it.
-
-        A certificate of second-order stationarity needs that: elsewhere there is no Hessian to certify.
-        """
+        """Return whether the loss has a Hessian everywhere, without `kinks`: SOSP certificates need it."""
         return not self.kinks
 
     @cached_property
     def kinks(self) -> list[str]:
         """The functions in the loss that are not twice differentiable everywhere, by torch's names."""
-        values = self._split(self._start.clone().requires_grad_())
-        losses = self._loss_of(*self._of_stand_ins(values))
-        names = {node.name() for node in _nodes(losses)}
-        return sorted(re.sub(r"Backward\d+", "", name) for name in names if _KINKS.fullmatch(name))
+        values = self._parameters.split(self._parameters.start.clone().requires_grad_())
+        return kinks_of(self._loss_by(self._loss, *self._of_stand_ins(values)))
 
     @cached_property
     def bytes_per_run(self) -> int:
@@ -338,22 +322,12 @@ class ModuleProblem:
 
         A chunk is `max_examples_at_once` examples, or all. Activations are measured on stand-ins.
         """
-        held: dict[int, int] = {}
-
-        def pack(tensor: Tensor) -> Tensor:
-            storage = tensor.untyped_storage()
-            held[storage.data_ptr()] = storage.nbytes()
-            return tensor
-
-        start = self._start.clone().requires_grad_()
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            losses = self._loss_of(*self._of_stand_ins(self._split(start)))
-        del losses
-        own = {start.untyped_storage().data_ptr()}
-        activations = sum(size for pointer, size in held.items() if pointer not in own) // len(self._stand_ins[1])
+        start = self._parameters.start.clone().requires_grad_()
+        held = saved_bytes(lambda: self._loss_by(self._loss, *self._of_stand_ins(self._parameters.split(start))), start)
+        activations = held // len(self._data.stand_ins[1])
         chunk = min(self.num_examples, self._max_examples_at_once or self.num_examples)
         # Errors have the sizes of the activations that they belong to.
-        return 4 * self.dim * self._start.element_size() + 2 * activations * chunk
+        return 4 * self.dim * self._parameters.start.element_size() + 2 * activations * chunk
 
     def take(self, index: Tensor | slice) -> "ModuleProblem":
         """The problem of some of the runs: itself, unless it is augmented."""
@@ -384,8 +358,8 @@ class ModuleProblem:
           >>> bool((changed.gradients(torch.ones(1, problem.dim)).losses > 0).all())
           True
         """
-        if len(self._inputs) != 1 or self._inputs[0].dim() != 4:
-            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self._inputs)
+        if len(self._data.inputs) != 1 or self._data.inputs[0].dim() != 4:
+            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self._data.inputs)
             raise ValueError(f"Expected inputs of shape {shapes} to be (examples, channels, height, width).")
         if isinstance(calls, Tensor):
             if calls.is_floating_point():
@@ -404,8 +378,7 @@ class ModuleProblem:
     def parameters(self, x: Tensor) -> dict[str, Tensor]:
         """Views of points `(runs, dim)` by the parameters' names, `(runs, *shape)`."""
         check_points(x, self.dim, self._dtype)
-        parts = x.split(self._sizes, dim=1)
-        return {name: p.view(len(p), *self._shapes[name]) for name, p in zip(self._names, parts, strict=True)}
+        return self._parameters.split(x)
 
     def initial(self, streams: Streams, only: Collection[str] | None = None) -> Tensor:
         """A starting point `(runs, dim)`: what torch's layers do by default, drawn from the streams.
@@ -423,15 +396,7 @@ class ModuleProblem:
         Raises:
           ValueError: for a name that nothing begins with, or a drawn parameter of a layer without a known default.
         """
-        for start in only or ():
-            if not any(name.startswith(start) for name in self._names):
-                raise ValueError(f"Expected only={start!r} to begin a parameter's name: {', '.join(self._names)}.")
-        x = self._start.repeat(len(streams), 1)
-        views = self.parameters(x)
-        for name in self._names:
-            if only is None or name.startswith(tuple(only)):
-                views[name].copy_(_default(self._module, name, streams, views[name].shape[1:]))
-        return x
+        return self._parameters.drawn(self._module, streams, only)
 
     # ------------------------------------------------------------ what it answers
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> ModuleGradients:
@@ -464,7 +429,7 @@ class ModuleProblem:
             means = []
             for run, row in enumerate(x):
                 batch = self._batch(run, everything if examples is None else examples[run])
-                means.append(self._passes.losses(self._split(row), batch).mean())
+                means.append(self._passes.losses(self._parameters.split(row), batch).mean())
             return torch.stack(means)
 
     def evaluate(
@@ -479,9 +444,9 @@ class ModuleProblem:
         Blocks of `max_examples_at_once` examples, or of 1000, are passed whole. Accuracy is the share of examples whose
         largest output is the label's, NaN for a loss of your own.
 
-        Batch normalisation uses statistics of the training examples at this very point (Wu and Johnson,
-        arXiv:2105.07576, section 3): each batch is passed as in training; means and second moments are averaged. They
-        are exact functions of the training data, so an accuracy on private statistics is covered by no guarantee.
+        Batch normalisation uses statistics of training examples at this very point ("precise BatchNorm", Wu and
+        Johnson, arXiv:2105.07576, section 3): each batch is passed as in training, and means and second moments are
+        averaged. They are exact functions of the training data, so such an accuracy is covered by no guarantee.
 
         Args:
           x: `(runs, dim)`.
@@ -505,120 +470,50 @@ class ModuleProblem:
             check(statistics_from, len(statistics_from), self.num_examples)
         loss, correct = x.new_zeros(len(x)), x.new_zeros(len(x))
         step = self._max_examples_at_once or _EVALUATED_AT_ONCE
-        # What sees whole batches may leave something in copies of module and point that nobody trains, nowhere else.
+        # Code that sees whole batches gets copies of module and point: what it leaves in them reaches no pass.
         module = self._fixed if statistics_from is not None else copy.deepcopy(self._module)
         with torch.no_grad(), self._memory(step):
             for run, row in enumerate(x):
-                values = self._split(row.clone())
+                values = self._parameters.split(row.clone())
                 if statistics_from is not None:
                     values = values | self._statistics(values, statistics_from)
                 for start in range(0, len(labels), step):
                     block, truth = slice(start, start + step), labels[start : start + step]
-                    outputs = self._outputs(module, values, tuple(self._formatted(t[block]) for t in inputs))
-                    loss[run] += self._loss_of(outputs, truth).sum()
+                    outputs = self._outputs(module, values, self._data.formatted(*(t[block] for t in inputs)))
+                    loss[run] += self._loss_by(self._loss, outputs, truth).sum()
                     if self._cross_entropy:
                         correct[run] += (outputs.argmax(-1) == truth).sum()
         accuracy = correct / len(labels) if self._cross_entropy else torch.full_like(correct, math.nan)
         return loss / len(labels), accuracy
 
-    def _statistics(self, values: dict[str, Tensor], batches: Tensor) -> dict[str, Tensor]:
-        """Means and variances that each batch normalisation meets, averaged over batches."""
-        moments: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in self._batch_norms}
-
-        def record(name: str, layer: nn.Module, arguments: tuple[Tensor, ...]) -> None:
-            seen = arguments[0].to(torch.promote_types(arguments[0].dtype, torch.float32))
-            axes = [axis for axis in range(seen.dim()) if axis != 1]
-            variance, mean = torch.var_mean(seen, axes, correction=0)
-            moments[name].append((mean, variance))
-
-        handles = [
-            self._module.get_submodule(name).register_forward_pre_hook(partial(record, name))
-            for name in self._batch_norms
-        ]
-        try:
-            for examples in batches:
-                self._outputs(self._module, values, self._batch(0, examples, augment=False)[0])
-        finally:
-            for handle in handles:
-                handle.remove()
-        found = {}
-        for name, seen in moments.items():
-            means, variances = (torch.stack(part) for part in zip(*seen, strict=True))
-            found[f"{name}.running_mean"] = means.mean(0).to(self._dtype)
-            # The mean of second moments less the squared mean, without its cancellation.
-            found[f"{name}.running_var"] = (variances.mean(0) + means.var(0, correction=0)).to(self._dtype)
-        return found
+    def _statistics(self, values: Values, batches: Tensor) -> Values:
+        inputs = (self._data.batch(examples)[0] for examples in batches)
+        passes = (self._outputs(self._module, values, each) for each in inputs)
+        return averaged_statistics(self._module, self._batch_norms, passes, self._dtype)
 
     @cached_property
     def _fixed(self) -> nn.Module:
         """The module with statistics of its batch normalisations as buffers."""
-        module = copy.deepcopy(self._module)
-        for name in self._batch_norms:
-            layer = module.get_submodule(name)
-            assert isinstance(layer, nn.modules.batchnorm._BatchNorm)
-            layer.running_mean = torch.zeros(layer.num_features, dtype=self._dtype, device=self._device)
-            layer.running_var = torch.ones_like(layer.running_mean)
-            layer.eval()
-        return module
+        return with_buffers(self._module, self._batch_norms, self._parameters.start)
 
     # ------------------------------------------------------------ examples
-    def _check_data(self) -> None:
-        validate.at_least(1, num_examples=len(self._labels))
-        validate.same_length(labels=self._labels, **{f"inputs[{i}]": t for i, t in enumerate(self._inputs)})
-        for i, tensor in enumerate(self._inputs):
-            if tensor.device != self._device:
-                raise ValueError(f"Expected inputs[{i}] on {tensor.device} to be where labels are, on {self._device}.")
-            if tensor.is_floating_point() and tensor.dtype != self._dtype:
-                raise ValueError(f"Expected inputs[{i}] of type {tensor.dtype} to have the parameters' {self._dtype}.")
-            if not bool(torch.isfinite(tensor).all()):
-                raise ValueError(f"Expected inputs[{i}] without NaN or infinite entries.")
-        if not self._cross_entropy:
-            return
-        if self._labels.dtype != torch.int64 or self._labels.dim() != 1:
-            shape = tuple(self._labels.shape)
-            raise ValueError(
-                f"Expected labels, {self._labels.dtype} of shape {shape}, to be int64 of shape (examples,)."
-            )
+    def _check_labels(self) -> None:
+        labels = self._data.labels
+        if labels.dtype != torch.int64 or labels.dim() != 1:
+            shape = tuple(labels.shape)
+            raise ValueError(f"Expected labels, {labels.dtype} of shape {shape}, to be int64 of shape (examples,).")
         with torch.no_grad():
             try:
-                outputs, labels = self._of_stand_ins(self._split(self._start.clone()))
+                outputs, made_up = self._of_stand_ins(self._parameters.split(self._parameters.start.clone()))
             except (RuntimeError, TypeError, IndexError) as error:
-                shapes = ", ".join(str(tuple(tensor.shape[1:])) for tensor in self._inputs)
+                shapes = self._data.shapes
                 raise ValueError(f"Expected module to take inputs of shape {shapes} an example: {error}") from error
-        if outputs.dim() != 2 or len(outputs) != len(labels):
-            raise ValueError(f"Expected outputs of shape {tuple(outputs.shape)} to be ({len(labels)}, num_classes).")
-        low, high = (int(end) for end in self._labels.aminmax())
-        if low < 0 or high >= outputs.shape[1]:
-            raise ValueError(f"Expected labels in 0 ... {outputs.shape[1] - 1}, got {low} ... {high}.")
+        refuse_labels(labels, outputs, made_up)
 
-    @cached_property
-    def _stand_ins(self) -> Examples:
-        """Examples that are none of the data's, or the public one that was given."""
-        found = self._example or stand_ins((*self._inputs, self._labels))
-        validate.same_length(inputs_and_label=(*self._inputs, self._labels), example=found)
-        for given, tensor in zip(found, (*self._inputs, self._labels), strict=True):
-            if given.shape[1:] != tensor.shape[1:] or given.dtype != tensor.dtype:
-                raise ValueError(
-                    f"Expected example of shape {tuple(given.shape)} and {given.dtype} to be as the data: "
-                    f"(1, {', '.join(map(str, tensor.shape[1:]))}) and {tensor.dtype}."
-                )
-        *inputs, labels = (tensor.to(self._device) for tensor in found)
-        return tuple(self._formatted(tensor) for tensor in inputs), labels
-
-    def _batch(self, run: int, examples: Tensor, augment: bool = True) -> Examples:
-        inputs = tuple(tensor[examples] for tensor in self._inputs)
-        if augment and self._augmentation is not None:
-            inputs = (self._augmentation(run, examples, inputs[0]),)
-        return tuple(self._formatted(tensor) for tensor in inputs), self._labels[examples]
-
-    def _formatted(self, tensor: Tensor) -> Tensor:
-        if tensor.dim() != 4:
-            return tensor
-        # The strides of one image alone may fit both formats, and torch's batch normalisation then reads its error in
-        # the wrong one, or past its end.
-        last = self._channels_last and len(tensor) > 1
-        form = torch.channels_last if last else torch.contiguous_format
-        return tensor.contiguous(memory_format=form)
+    def _batch(self, run: int, examples: Tensor) -> Examples:
+        if self._augmentation is None:
+            return self._data.batch(examples)
+        return self._data.batch(examples, partial(self._augmentation, run, examples))
 
     def _chunks(self, examples: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Blocks of a batch with the places that they fill; one block if its examples mix."""
@@ -644,22 +539,10 @@ class ModuleProblem:
             raise OutOfMemory(f"Expected {chunk} examples at once to fit into {self._device}; try {advice}.") from error
 
     # ------------------------------------------------------------ passes
-    def _split(self, row: Tensor) -> Values:
-        """Views of one point by name."""
-        parts = zip(self._names, row.split(self._sizes), strict=True)
-        return {name: part.view(self._shapes[name]) for name, part in parts}
-
     def _outputs(self, module: nn.Module, values: Values, inputs: tuple[Tensor, ...]) -> Tensor:
-        with self._precision():
+        rounded = nullcontext() if self._autocast is None else torch.autocast(self._device.type, self._autocast)
+        with rounded:
             return torch.func.functional_call(module, values, inputs)
-
-    def _precision(self) -> Any:
-        if self._autocast is None:
-            return nullcontext()
-        return torch.autocast(self._device.type, dtype=self._autocast)
-
-    def _loss_of(self, outputs: Any, labels: Tensor) -> Tensor:
-        return self._loss_by(self._loss, outputs, labels)
 
     def _loss_by(self, loss: Loss, outputs: Any, labels: Tensor) -> Tensor:
         if self._cross_entropy:
@@ -670,16 +553,17 @@ class ModuleProblem:
 
     def _of_stand_ins(self, values: Values) -> tuple[Any, Tensor]:
         """Outputs and labels of a batch that a copy of the module sees whole, in place of examples."""
-        inputs, labels = self._stand_ins
+        inputs, labels = self._data.stand_ins
         return self._outputs(copy.deepcopy(self._module), values, inputs), labels
 
     def _passes_of(self, run: nn.Module, loss: Loss, **how: bool) -> Passes:
         outputs: Outputs = partial(self._outputs, run)
         how |= {"by_rows": self._cross_entropy, "whole": self.mixes_examples}
-        return Passes(run, outputs, partial(self._loss_by, loss), **how)
+        parts = [part for part in (run, loss) if isinstance(part, nn.Module)]
+        return Passes(run, outputs, partial(self._loss_by, loss), fixed=parts, **how)
 
     def _as_known_operations(self, vouched: tuple[type[nn.Module], ...]) -> tuple[nn.Module, Loss]:
-        """What passes run in place of the module and the loss, where that gives the same numbers on stand-ins.
+        """The operations that passes run in place of the module and the loss, if they agree on stand-ins.
 
         Raises:
           Open: if it is more than known operations.
@@ -689,10 +573,11 @@ class ModuleProblem:
         tensors = [*self._module.parameters(), *self._module.buffers()]
         # Of the same tensors: code that keeps what it sees would keep symbols.
         followed = copy.deepcopy(self._module, {id(tensor): tensor for tensor in tensors})
-        run = closed(followed, len(self._inputs), vouched)
+        run = closed(followed, len(self._data.inputs), vouched)
         loss = self._loss if self._cross_entropy else closed(self._loss, 2)
-        start, (inputs, labels) = self._split(self._start.clone()), self._stand_ins
-        refuse_writes(run, *(tensor[:1] for tensor in inputs))
+        start, (inputs, labels) = self._parameters.split(self._parameters.start.clone()), self._data.stand_ins
+        one = tuple(tensor[:1] for tensor in inputs)
+        refuse_writes(run, *one)
         known, own = (
             self._passes_of(run, loss, known=not vouched),
             self._passes_of(copy.deepcopy(self._module), self._loss),
@@ -703,7 +588,12 @@ class ModuleProblem:
             warnings.simplefilter("ignore")
             autocast, self._autocast = self._autocast, None  # rounds to other numbers where sums have another order
             try:
-                found, code = (each.summed(start, self._stand_ins, weights) for each in (known, own))
+                if isinstance(loss, nn.Module):
+                    with torch.no_grad():
+                        refuse_writes(loss, self._outputs(run, start, one), labels[:1])
+                found, code = (each.summed(start, self._data.stand_ins, weights) for each in (known, own))
+            except Open:
+                raise
             except Exception as error:
                 said = (str(error) or type(error).__name__).splitlines()[0]
                 raise Open(f"it cannot be tried on made-up examples ({said}): give example=, a public one") from None
@@ -713,13 +603,6 @@ class ModuleProblem:
             raise Open("its operations give other numbers than its code")
         return run, loss
 
-    def _contracted(self, found: Factors, weights: Tensor) -> Tensor:
-        """The weighted sum of factors, flat; of a parameter that is not used 0."""
-        sums = found.weighted_sums(weights)
-        sizes = zip(self._names, self._sizes, strict=True)
-        return torch.cat([sums[name].reshape(-1) if name in sums else weights.new_zeros(size) for name, size in sizes])
-
-    # ------------------------------------------------------------ what has no gradients by example
     def _refuse_mixing(self) -> None:
         if self._batch_norms:
             raise ExamplesMix(
@@ -727,63 +610,3 @@ class ModuleProblem:
                 "each loss depend on the whole batch, so that no example has a gradient of its own to clip. Use "
                 "GroupNorm, or eval() with statistics of public data."
             )
-
-
-def _mixes(layer: nn.Module) -> bool:
-    return isinstance(layer, nn.modules.batchnorm._BatchNorm) and (layer.training or layer.running_mean is None)
-
-
-def _forget_statistics(layer: nn.Module) -> None:
-    """Statistics of the batch alone, in training and out of it."""
-    assert isinstance(layer, nn.modules.batchnorm._BatchNorm)
-    layer.running_mean = layer.running_var = layer.num_batches_tracked = None
-    layer.track_running_stats = False
-
-
-def _refuse_by_name(module: nn.Module) -> None:
-    """What is known to look at all examples, said before anything is computed; no claim rests on this."""
-    for name, layer in module.named_modules():
-        if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and (layer.scale_grad_by_freq or layer.sparse):
-            flag = "scale_grad_by_freq" if layer.scale_grad_by_freq else "sparse"
-            raise ValueError(f"Expected {name}.{flag}=True to be False: clipping needs each example's own gradient.")
-    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        if type(tensor) not in TENSORS and "__torch_dispatch__" in vars(type(tensor)):
-            kind = type(tensor).__name__
-            raise ValueError(f"Expected {name} to be a torch.Tensor, not a {kind} with code of its own.")
-
-
-def _refuse_dropout(module: nn.Module) -> None:
-    for name, layer in module.named_modules():
-        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.training and layer.p > 0:
-            raise ValueError(
-                f"Expected {name}.p={layer.p} to be 0: its draws are not the streams'; or call eval() on it."
-            )
-
-
-def _nodes(tensor: Tensor) -> Iterator[Node]:
-    """Every node of the graph behind a tensor."""
-    waiting, seen = [tensor.grad_fn], set()
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            yield node
-            waiting += [following for following, _ in node.next_functions]
-
-
-def _default(module: nn.Module, name: str, streams: Streams, shape: torch.Size) -> Tensor:
-    """What torch's layers start a parameter with, `(runs, *shape)` or one number for all."""
-    path, _, local = name.rpartition(".")
-    layer = module.get_submodule(path)
-    purpose = f"initial {name}"
-    if isinstance(layer, nn.Linear | nn.modules.conv._ConvNd) and not getattr(layer, "transposed", False):
-        bound = 1 / math.sqrt(layer.weight[0].numel())
-        return streams.uniform(purpose, 0, shape.numel()).mul_(2).sub_(1).mul_(bound).view(-1, *shape)
-    if isinstance(layer, nn.GroupNorm | nn.LayerNorm | nn.modules.batchnorm._NormBase):
-        return torch.tensor(1.0 if local == "weight" else 0.0)
-    if isinstance(layer, nn.Embedding):
-        drawn = streams.normal(purpose, 0, shape.numel()).view(-1, *shape)
-        if layer.padding_idx is not None:
-            drawn[:, layer.padding_idx] = 0
-        return drawn
-    raise ValueError(f"Expected {name} to be of a layer with a known default, not of a {type(layer).__name__}.")

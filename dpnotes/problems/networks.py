@@ -1,9 +1,9 @@
-"""A two-layer network whose gradients by example are never written out.
+"""A two-layer network whose per-example gradients are never materialised.
 
 The gradient of one example with respect to a dense layer is the outer product of the layer's input and the error at
 its output, so its norm is the product of their norms (Goodfellow, "Efficient per-example gradient computations",
 arXiv:1510.01799v2, section 4), and a weighted sum of such gradients is one matrix product. One forward and one
-backward pass therefore give the losses, the norms, and whatever weighted sum the clipping asks for.
+backward pass therefore give the losses, the norms, and any weighted sum that clipping needs.
 """
 
 import math
@@ -20,21 +20,23 @@ from dpnotes.problems.examples import check_points, rows
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.precision import full_precision, row_norms
+from dpnotes.util.validate import AtLeastOne, AtLeastTwo, checked
 
 Activation = Literal["tanh", "relu"]
 
 _aten = torch.ops.aten
-_ZERO = torch.zeros(())  # of the host, which a kernel takes as an argument; of a GPU it would have to be made first
+_ZERO = torch.zeros(())  # on the host: a kernel takes it as an argument, while a GPU's tensor would be created first
 
 
 def _tanh_(z: Tensor) -> Tensor:
-    """The hyperbolic tangent in place; on a CPU as 2 sigmoid(2 z) - 1, a fifth of the time, 2e-7 off in float32."""
+    """The hyperbolic tangent in place; on a CPU as 2 sigmoid(2 z) - 1: five times faster, 2e-7 off in float32."""
     if not z.is_cpu:
         return z.tanh_()
     return torch.add(z.new_tensor(-1.0), z.mul_(2).sigmoid_(), alpha=2, out=z)
 
 
-# The activation of a layer, in place, and `(error after it, its output, into)` to the error before it, in `into`.
+# For each activation: the function, in place, and the backward pass, which maps `(error after it, its output, into)` to
+# # the error before it, written to `into`.
 _ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor, Tensor], Tensor]]] = {
     "tanh": (_tanh_, lambda error, out, into: _aten.tanh_backward.grad_input(error, out, grad_input=into)),
     "relu": (torch.relu_, lambda error, out, into: _aten.threshold_backward.grad_input(error, out, 0, grad_input=into)),
@@ -50,7 +52,8 @@ class NetworkGradients:
       inputs: `(runs, examples, num_inputs + 1)`; the last column is 1 and belongs to the bias.
       input_norms: `(runs, examples)`, the norms of these rows.
       hidden: `(runs, examples, num_hidden)`, after the activation.
-      hidden_errors: `(runs, examples, num_hidden)`, derivatives of the losses before the activation, over `scales`.
+      hidden_errors: `(runs, examples, num_hidden)`, derivatives of the losses before the activation, divided by
+        `scales`.
       errors: `(runs, examples, num_classes)`, derivatives of the losses with respect to the logits.
       scales: `(runs, examples)`; None: 1.
     """
@@ -64,7 +67,7 @@ class NetworkGradients:
     scales: Tensor | None = None
 
     def norms(self) -> Tensor:
-        """Euclidean norms of the examples' gradients, `(runs, examples)`."""
+        """The Euclidean norms of the examples' gradients, `(runs, examples)`."""
         return self._norms
 
     @cached_property
@@ -78,12 +81,12 @@ class NetworkGradients:
 
     @full_precision()
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """`sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`.
+        """The weighted sum `sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`.
 
-        An example of weight 0 takes no part, whatever its gradient.
+        An example of weight 0 contributes nothing, whatever its gradient.
         """
         absent = weights == 0
-        # 0 times an infinite gradient is not 0. A GPU is not asked: it would have to finish all that it has to do.
+        # 0 times an infinite gradient is not 0. On a GPU this is not tested: the test would wait for all queued work.
         harmless = weights.is_cpu and not (bool(absent.any()) and bool((absent & ~self._norms.isfinite()).any()))
 
         def present(factor: Tensor) -> Tensor:
@@ -98,7 +101,7 @@ class NetworkGradients:
         first, hidden_errors = total[:, :split].unflatten(1, (fan_in, num_hidden)), present(self.hidden_errors)
         if runs == 1:
             torch.bmm(inputs.mT, hidden_errors, out=first)
-        else:  # faster than into memory with gaps between the runs
+        else:  # faster than writing into memory with gaps between the runs
             first.copy_(torch.bmm(inputs.mT, hidden_errors))
         second = total[:, split:].unflatten(1, (num_hidden + 1, num_classes))
         second[:, :-1] = torch.bmm(errors.mT, present(self.hidden)).mT
@@ -106,15 +109,16 @@ class NetworkGradients:
         return total
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class TwoLayerNetwork:
-    """Softmax cross-entropy of `activation(inputs @ W1 + b1) @ W2 + b2`, a `core.Problem`.
+    """The softmax cross-entropy of `activation(inputs @ W1 + b1) @ W2 + b2`, a `core.Problem`.
 
     A point `(runs, dim)` holds, flat, two matrices `(inputs + 1, outputs)`, each with its bias as the last row;
     `layers` gives them as views. With `n` examples, `h` hidden units and `r` runs one call of `gradients` creates two
     arrays of `r n h` numbers. Norms create no third, and weighted sums one at most, a copy without the examples of
-    weight 0: on a GPU always, on a CPU where such an example is not finite. The gradients by example, `r n dim`
-    numbers, never exist.
+    weight 0: on a GPU always, on a CPU where such an example is not finite. The per-example gradients, `r n dim`
+    numbers, are never materialised.
 
     Args:
       inputs: `(examples, num_inputs)`, shared by all runs, or `(runs, examples, num_inputs)`; floating point, finite.
@@ -137,17 +141,14 @@ class TwoLayerNetwork:
 
     inputs: Tensor
     labels: Tensor
-    num_hidden: int
-    num_classes: int = 2
+    num_hidden: AtLeastOne
+    num_classes: AtLeastTwo = 2
     activation: Activation = "tanh"
     _extended: Tensor = field(init=False, repr=False)  # inputs with a column of ones, (1 or runs, examples, inputs + 1)
     _norms: Tensor = field(init=False, repr=False)
     _labels: Tensor = field(init=False, repr=False)  # (1 or runs, examples)
 
     def __post_init__(self) -> None:
-        validate.at_least(1, num_hidden=self.num_hidden)
-        validate.at_least(2, num_classes=self.num_classes)
-        validate.one_of(_ACTIVATIONS, activation=self.activation)
         extended = _extend(self.inputs, self.labels, self.num_classes)
         object.__setattr__(self, "_extended", extended)
         object.__setattr__(self, "_norms", row_norms(extended))
@@ -155,42 +156,42 @@ class TwoLayerNetwork:
 
     @property
     def num_inputs(self) -> int:
-        """Features of an example."""
+        """The number of features of an example."""
         return self.inputs.shape[-1]
 
     @property
     def num_examples(self) -> int:
-        """Examples of a run."""
+        """The number of examples of a run."""
         return self.inputs.shape[-2]
 
     @property
     def dim(self) -> int:
-        """Number of parameters; 63,002 for 60 inputs, 1000 hidden units and 2 classes."""
+        """The number of parameters; 63,002 for 60 inputs, 1000 hidden units and 2 classes."""
         return (self.num_inputs + 1) * self.num_hidden + (self.num_hidden + 1) * self.num_classes
 
     @property
     def keeps_examples_apart(self) -> bool:
-        """Yes: an example's gradient is a formula of its own rows."""
+        """Always true: each example's gradient depends on that example's rows alone."""
         return True
 
     @property
     def constants(self) -> dict[str, Constant]:
-        """What is known: the infimum of the loss is at least 0.
+        """The known constants: the infimum of the loss is at least 0.
 
         Neither a Lipschitz nor a smoothness constant is listed: over all parameters there is none, since the gradient
-        with respect to the first layer grows with the second. Clip, and the sensitivity is enforced.
+        with respect to the first layer grows with the second. Clipping enforces the sensitivity instead.
         """
         return {"lower_bound": Constant(0.0, "proved", "cross-entropy is a negative log-probability")}
 
     @property
     def bytes_per_run(self) -> int:
-        """Most memory that one more run holds at once in `gradients`, `norms`, `weighted_sum`, its point included."""
+        """The peak memory of one more run in `gradients`, `norms` and `weighted_sum`, its point included."""
         wide = (2 if self.inputs.is_cpu else 3) * self.num_examples * self.num_hidden
         narrow = self.num_examples * (2 * (self.num_inputs + 1) + 4 * self.num_classes + 6)
         return (wide + narrow + 4 * self.dim) * self.inputs.element_size()
 
     def take(self, index: Tensor | slice) -> "TwoLayerNetwork":
-        """The problem of some of the runs; itself where all runs share the examples."""
+        """The problem restricted to some of the runs; this problem itself if all runs share the examples."""
         if self.inputs.dim() == 2:
             return self
         return replace(self, inputs=self.inputs[index], labels=self.labels[index])
@@ -203,24 +204,24 @@ class TwoLayerNetwork:
     def initial(self, streams: Streams) -> Tensor:
         """A starting point `(runs, dim)`: weights and biases uniform in +-1/sqrt(number of inputs of the layer).
 
-        This is what `torch.nn.Linear` does by default (torch 2.13); the paper does not say how it starts. The draws
-        are float64 ones rounded to the type of the inputs, so that both types start at the same place.
+        This is what `torch.nn.Linear` does by default (torch 2.13); the paper does not specify its initialisation. The
+        draws are float64 ones rounded to the type of the inputs, so that both types start at the same place.
         """
         unit = streams.uniform("initial", 0, self.dim).mul_(2).sub_(1)
         first, second = self._matrices(unit)
-        first *= 1 / math.sqrt(self.num_inputs)  # by a number of the host: divided by it, a GPU would round otherwise
+        first *= 1 / math.sqrt(self.num_inputs)  # times a host number: division would round differently on a GPU
         second *= 1 / math.sqrt(self.num_hidden)
         return unit.to(self.inputs)
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> NetworkGradients:
-        """Losses and factored gradients by example at the points `x`, `(runs, dim)`.
+        """The losses and the factored per-example gradients at the points `x`, `(runs, dim)`.
 
         Args:
           x: `(runs, dim)`.
-          examples: `(runs, batch)` int64, which examples; all of them if None.
+          examples: `(runs, batch)` int64 indices of examples; all examples if None.
 
         Raises:
-          ValueError: for shapes that disagree, or no such example.
+          ValueError: for shapes that disagree, or an index of no example.
         """
         if self.inputs.dim() == 3:
             validate.same_length(x=x, inputs=self.inputs)
@@ -234,7 +235,7 @@ class TwoLayerNetwork:
         # The error of the true class is minus the sum of the others: p - 1 would cancel where the network is sure.
         errors = log_probabilities.exp_().scatter_(-1, labels, 0)
         errors.scatter_(-1, labels, -errors.sum(-1, keepdim=True))
-        # The errors of an example sum to 0, so one class drops out; of two classes one outer product remains.
+        # The errors of an example sum to 0, so one class drops out; with two classes a single outer product remains.
         rest, weights = errors[..., 1:], (second[:, :-1, 1:] - second[:, :-1, :1]).mT
         before = _ACTIVATIONS[self.activation][1]
         if self.num_classes == 2:
@@ -245,7 +246,7 @@ class TwoLayerNetwork:
         return NetworkGradients(losses, inputs, input_norms, hidden, hidden_errors, errors)
 
     def evaluate(self, x: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean loss and accuracy, each `(runs,)`, at the points `x` on other examples, in blocks of `num_examples`.
+        """The mean loss and accuracy, `(runs,)` each, at the points `x` on other examples, in blocks of `num_examples`.
 
         Args:
           x: `(runs, dim)`.

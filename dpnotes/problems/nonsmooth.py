@@ -1,8 +1,8 @@
 """Losses with kinks: Lipschitz continuous, not smooth, with gradients by example in closed form.
 
-Beside `core.Problem` each has `losses(x, examples)`, the losses of examples at many points `(runs, points, dim)`: what
-an oracle asks that knows function values alone. A gradient at a kink is what `sign(0) = 0`, or the first of several
-minimisers, gives. Such points have measure 0, and whoever measures Goldstein stationarity stays off them.
+Besides the methods of `core.Problem` each has `losses(x, examples)`, the losses of examples at many points
+`(runs, points, dim)`, for oracles that use function values alone. The gradient at a kink is the one that `sign(0) = 0`,
+or the first of several minimisers, gives. Kinks have measure 0, and measurements of Goldstein stationarity avoid them.
 
 `AbsoluteDeviations`, `MaxOfLinear` and `MinOfNorms` are here, absolute errors of linear forms in `problems.robust`.
 """
@@ -18,6 +18,7 @@ from dpnotes.problems.examples import check_points, rows
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.precision import full_precision, row_norms
+from dpnotes.util.validate import AtLeastOne, NonNegative, Seed, checked
 
 _LOWER_BOUND = Constant(0.0, "proved", "no loss is negative")
 
@@ -28,8 +29,8 @@ class AbsoluteDeviations:
 
     Args:
       targets: `(examples, dim)`, the `c_i`; floating point, finite, shared by all runs.
-      weights: `(dim,)`, the `w_k`, >= 0; None: all 1. One that is 0 leaves its coordinate out: `|x_1|` in any
-        dimension.
+      weights: `(dim,)`, the `w_k`, >= 0; None: all 1. A weight of 0 leaves its coordinate out, for instance to get
+        `|x_1|` in any dimension.
 
     Raises:
       ValueError: for shapes or types that disagree, NaN or infinite entries, a negative weight.
@@ -56,31 +57,31 @@ class AbsoluteDeviations:
 
     @property
     def dim(self) -> int:
-        """Number of coordinates."""
+        """The number of coordinates."""
         return self.targets.shape[1]
 
     @property
     def num_examples(self) -> int:
-        """Examples."""
+        """The number of examples."""
         return len(self.targets)
 
     @property
     def keeps_examples_apart(self) -> bool:
-        """Yes: an example's gradient is a formula of its own rows."""
+        """Always true: each example's gradient depends on that example's rows alone."""
         return True
 
     @property
     def constants(self) -> dict[str, Constant]:
-        """A Lipschitz constant of every example, reached off the kinks."""
+        """A Lipschitz constant of every example, attained away from the kinks."""
         value = float(torch.linalg.vector_norm(self._weights))
         return {"lipschitz": Constant(value, "proved", "the norm of the weights"), "lower_bound": _LOWER_BOUND}
 
     def take(self, index: Tensor | slice) -> "AbsoluteDeviations":
-        """Itself: all runs share the examples."""
+        """Return this problem: all runs share its examples."""
         return self
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> MaterialisedGradients:
-        """Losses and gradients by example at the points `x`, written out: one sign a coordinate.
+        """The losses and materialised per-example gradients at the points `x`: a weighted sign for each coordinate.
 
         Args:
           x: `(runs, dim)`.
@@ -108,7 +109,7 @@ class MaxOfLinear:
 
     Args:
       slopes: `(pieces, dim)`, the `a_k`; floating point, finite, shared by all runs and examples.
-      offsets: `(examples, pieces)`, the `b_ik`; None: one example, without any.
+      offsets: `(examples, pieces)`, the `b_ik`; None: one example, with offsets 0.
 
     Raises:
       ValueError: for shapes or types that disagree, NaN or infinite entries.
@@ -135,30 +136,30 @@ class MaxOfLinear:
 
     @property
     def dim(self) -> int:
-        """Number of coordinates."""
+        """The number of coordinates."""
         return self.slopes.shape[1]
 
     @property
     def num_examples(self) -> int:
-        """Examples."""
+        """The number of examples."""
         return len(self._offsets)
 
     @property
     def keeps_examples_apart(self) -> bool:
-        """Yes: the slopes are no data, and an example's gradient is a formula of its own row of offsets."""
+        """Always true: slopes are no data, and each example's gradient depends on its own row of offsets alone."""
         return True
 
     @property
     def constants(self) -> dict[str, Constant]:
-        """A Lipschitz constant of every example, reached where the longest slope is the active one."""
+        """A Lipschitz constant of every example, attained where the longest slope is active."""
         return {"lipschitz": Constant(float(self._norms.max()), "proved", "the norm of the longest slope")}
 
     def take(self, index: Tensor | slice) -> "MaxOfLinear":
-        """Itself: all runs share the examples."""
+        """Return this problem: all runs share its examples."""
         return self
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> "ChosenSlopes":
-        """Losses and gradients by example, as indices of the slopes; see `AbsoluteDeviations.gradients`."""
+        """The losses, and the per-example gradients as indices of slopes; see `AbsoluteDeviations.gradients`."""
         check_points(x, self.dim, self.slopes.dtype)
         offsets = rows(self._offsets[None], examples, len(x))
         losses, pieces = ((x @ self.slopes.mT)[:, None] + offsets).max(2)
@@ -173,11 +174,11 @@ class MaxOfLinear:
 
 @dataclass(frozen=True, eq=False)
 class ChosenSlopes:
-    """Gradients that are rows of one matrix.
+    """Per-example gradients that are rows of one matrix.
 
     Args:
       losses: `(runs, examples)`.
-      pieces: `(runs, examples)` int64, which row is an example's gradient.
+      pieces: `(runs, examples)` int64, the row that is each example's gradient.
       slopes: `(pieces, dim)`.
       slope_norms: `(pieces,)`.
     """
@@ -188,13 +189,13 @@ class ChosenSlopes:
     slope_norms: Tensor
 
     def norms(self) -> Tensor:
-        """Euclidean norms of the examples' gradients, `(runs, examples)`."""
+        """The Euclidean norms of the examples' gradients, `(runs, examples)`."""
         return self.slope_norms[self.pieces]
 
     @full_precision()
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """`sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
-        # A product, since a GPU scatters in no fixed order.
+        """The weighted sum `sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
+        # A matrix product, since a GPU's scatter adds in no fixed order.
         chosen = torch.nn.functional.one_hot(self.pieces, len(self.slopes)).to(weights)
         return torch.bmm(weights[:, None], chosen)[:, 0] @ self.slopes
 
@@ -227,52 +228,50 @@ class MinOfNorms:
         validate.same_length(coordinates_of_centers=self.centers[0], coordinates_of_shifts=self.shifts[0])
 
     @staticmethod
-    def sample(centers: Tensor, num_examples: int, spread: float, seed: str | int) -> "MinOfNorms":
-        """Normal shifts, of norm about `spread` in any dimension, in the type of the centers.
+    @checked
+    def sample(centers: Tensor, num_examples: AtLeastOne, spread: NonNegative, seed: Seed) -> "MinOfNorms":
+        """A problem with normal shifts, of norm about `spread` in any dimension, in the type of the centers.
 
         Args:
           centers: `(centers, dim)`.
           num_examples: at least 1.
           spread: root mean square of the norm of a shift, >= 0.
-          seed: of the draw.
+          seed: the seed of the draw.
         """
         check_data(centers, ("centers", "dim"), centers=centers)
-        validate.at_least(1, num_examples=num_examples)
-        validate.non_negative(spread=spread)
-        validate.text_or_whole(seed=seed)
         dim = centers.shape[1]
         normal = Streams.of("min of norms", [seed], centers.device).normal("shifts", 0, num_examples * dim)
         return MinOfNorms(centers, (spread / dim**0.5 * normal).view(num_examples, dim).to(centers))
 
     @property
     def dim(self) -> int:
-        """Number of coordinates."""
+        """The number of coordinates."""
         return self.centers.shape[1]
 
     @property
     def num_examples(self) -> int:
-        """Examples."""
+        """The number of examples."""
         return len(self.shifts)
 
     @property
     def keeps_examples_apart(self) -> bool:
-        """Yes: the centers are no data, and an example's gradient is a formula of its own shift."""
+        """Always true: centers are no data, and each example's gradient depends on its own shift alone."""
         return True
 
     @property
     def constants(self) -> dict[str, Constant]:
-        """A Lipschitz constant of every example, reached off the kinks."""
+        """A Lipschitz constant of every example, attained away from the kinks."""
         return {
             "lipschitz": Constant(1.0, "proved", "a minimum of distances, whose gradients are unit vectors"),
             "lower_bound": _LOWER_BOUND,
         }
 
     def take(self, index: Tensor | slice) -> "MinOfNorms":
-        """Itself: all runs share the examples."""
+        """Return this problem: all runs share its examples."""
         return self
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> MaterialisedGradients:
-        """Losses and gradients by example, written out, as in factors they would cancel near a center.
+        """The losses and the materialised per-example gradients, since factors would cancel near a center.
 
         See `AbsoluteDeviations.gradients`.
         """
@@ -289,17 +288,17 @@ class MinOfNorms:
         return self._distances(x, examples).amin(1).mT
 
     def _distances(self, x: Tensor, examples: Tensor | None) -> Tensor:
-        """From all points less all centers to the shifts, `(runs, centers, points, batch)`."""
+        """The distances of all points minus all centers to the shifts, `(runs, centers, points, batch)`."""
         points = (x[:, None] - self.centers[:, None]).flatten(1, 2)
         shifts = rows(self.shifts[None], examples, len(x))
-        # Not by |a|^2 - 2 a.b + |b|^2: near a center that cancels.
+        # Not by |a|^2 - 2 a.b + |b|^2, which cancels near a center.
         found = torch.cdist(points, shifts, compute_mode="donot_use_mm_for_euclid_dist")
         return found.unflatten(1, (len(self.centers), -1))
 
 
-# ---------------------------------------------------------------- what they are given
+# ---------------------------------------------------------------- checks of arguments
 def check_data(like: Tensor, axes: tuple[str, ...], **named: Tensor) -> None:
-    """Refuse what is not a finite tensor with these axes, in the type of another one.
+    """Raise an error unless each tensor is finite, and has these axes and the type of `like`.
 
     Raises:
       ValueError: for another shape or type, no entries, NaN or infinite ones.
@@ -322,7 +321,7 @@ def check_data(like: Tensor, axes: tuple[str, ...], **named: Tensor) -> None:
 
 
 def check_many_points(x: Tensor, dim: int, dtype: torch.dtype) -> None:
-    """Refuse what are not points `(runs, points, dim)` of a type.
+    """Raise an error unless `x` has shape `(runs, points, dim)` and the type `dtype`.
 
     Raises:
       ValueError: for another shape or type.

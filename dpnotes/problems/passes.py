@@ -1,25 +1,25 @@
-"""Passes of a module in which no example sees another.
+"""Forward and backward passes of a module in which no example sees another.
 
 A module that is made of known layers and operations alone (`problems.closed`) cannot show one example to another. Any
-other code may: it may sort its batch, centre it, or keep something for its next call. So it never gets to see more than
-one example. A pass runs under `torch.func.vmap` over the examples, where the code is given a batch of one and its
-operations work on all. Where vmap has no rule for an operation, or the code branches on values, examples are passed one
-by one: slower, and it says so.
+other code may: it may sort its batch, centre it, or keep something for its next call. So it never receives more than
+one example. A pass runs under `torch.func.vmap` over the examples: the code receives a batch of one, while its
+operations work on all examples. Where vmap has no rule for an operation, or the code branches on values, examples are
+passed one by one, which is slower; a warning says so.
 
-What would see all examples beneath that is closed, too. Hooks of the backward pass, functions that bring a vmap rule of
-their own, and modes that code enters are passed one by one; modes and global hooks that are set around a pass are
-refused, and so are random numbers that the module draws itself, and changed buffers or frozen parameters. What code
-keeps in other places, which a later example could read, is an assumption of the claim (`guarantees.SHOWN_ALONE`).
+Code that would see all examples beneath vmap is kept out, too. With hooks of the backward pass, functions that have
+their own vmap rule, or modes that code enters, examples are passed one by one; modes and global hooks that are set
+around a pass are refused, and so are random numbers that the module draws itself, and changed buffers or frozen
+parameters. That code stores nothing elsewhere for a later example is an assumption (`guarantees.SHOWN_ALONE`).
 
-Gradients by example come as factors (`problems.factors`). A layer that is called works on a copy of its own of its
-parameters, so that a parameter that is used in any other way shows, and is written out by a second pass.
+Per-example gradients are factors (`problems.factors`). A call of a layer uses a separate copy of the layer's
+parameters. So a parameter that is also used in another way is detected, and a second pass materialises its gradients.
 """
 
 import functools
 import pickle
 import random
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -27,9 +27,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-# A layer's own forward pass on all examples needs the tensor beneath vmap's, and vmap's tensor of what came out. There
-# is no public way to it but an `autograd.Function` with a vmap rule, which took 15 ms more of each step of the paper's
-# ConvNet. The other private names say what a function brings, for which torch has no public question.
+# A layer's own forward pass on all examples needs the tensor that vmap wraps, and wraps its output again. The only
+# public way is an `autograd.Function` with a vmap rule, which added 15 ms to each step of the paper's ConvNet. The
+# other private names tell which hooks and vmap rules are set, for which torch has no public function.
 from torch._C._autograd import _top_saved_tensors_default_hooks  # type: ignore[attr-defined]
 from torch._C._functorch import (  # type: ignore[attr-defined]
     _add_batch_dim,
@@ -44,27 +44,29 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
+from dpnotes.problems.closed import MEET, is_known
 from dpnotes.problems.factors import FactoredGradient, Factors, Written, factored, supported
 
 Values = dict[str, Tensor]  # parameters by name
 Examples = tuple[tuple[Tensor, ...], Tensor]  # inputs and labels
 Outputs = Callable[[Values, tuple[Tensor, ...]], Any]
 Loss = Callable[[Any, Tensor], Tensor]
-ONLY_LOOK: set[type] = {DeviceContext}  # modes that change no number and keep none
-Called = Callable[[nn.Module, Tensor], Tensor]  # a layer with all examples' inputs, to their outputs
+ONLY_LOOK: set[type] = {DeviceContext}  # modes that neither change nor keep any number
+Called = Callable[[nn.Module, Tensor], Tensor]  # maps a layer and all examples' inputs to their outputs
 
 
 class Passes:
-    """Losses, sums of gradients and gradients by example of a module.
+    """The losses, weighted sums of gradients, and per-example gradients of a module.
 
     Args:
-      module: what is passed; a pass that changes it is refused.
-      outputs: of a batch at these parameters, by a call of the module.
-      loss: of outputs and labels, to losses `(batch,)`.
-      by_rows: whether the loss is known to go row by row.
-      known: whether module and loss are known operations alone (`problems.closed`), which nothing has to watch.
-      whole: the batch is passed as it is, for a module whose examples mix; it has no gradients by example.
-      compile: sums of what is known go through `torch.compile`.
+      module: the module; a pass that changes it is refused.
+      outputs: computes the outputs of a batch at given parameters, by a call of the module.
+      loss: maps outputs and labels to losses `(batch,)`.
+      fixed: modules, the loss among them if it is one, whose buffers and frozen parameters a pass must not change.
+      by_rows: whether the loss is known to treat each row by itself.
+      known: whether module and loss are known operations alone (`problems.closed`), which need no supervision.
+      whole: whether the batch is passed as a whole, for a module that mixes examples; it has no per-example gradients.
+      compile: whether sums of gradients of known code go through `torch.compile`.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Passes:
         outputs: Outputs,
         loss: Loss,
         *,
+        fixed: Sequence[nn.Module],
         by_rows: bool,
         whole: bool,
         known: bool = False,
@@ -80,31 +83,32 @@ class Passes:
     ) -> None:
         self._outputs, self._loss, self._by_rows, self._whole, self._known = outputs, loss, by_rows, whole, known
         self._names = {id(p): name for name, p in module.named_parameters() if p.requires_grad}
-        trained = {m: self._trained(m) for m in module.modules() if supported(m)}
+        trained = {m: self._trained(m) for m in module.modules() if supported(m) and is_known(m, ())}
         self._layers = {layer: names for layer, names in trained.items() if names}
-        self._direct: set[str] = set()  # parameters that were used by more than the call of their layer
+        self._direct: set[str] = set()  # parameters that are used outside the calls of their layer, too
         self._overwritten: set[nn.Module] = set()  # layers whose inputs or outputs are changed in place
         self._hooks = [type(m).__name__ for m in module.modules() if m._backward_hooks or m._backward_pre_hooks]
         self._fixed = [
             (f"{path}.{name}".removeprefix("."), own, name, tensor.detach().clone())
-            for path, part in module.named_modules()
+            for whole in fixed
+            for path, part in whole.named_modules()
             for own in (part._parameters, part._buffers)
             for name, tensor in own.items()
             if tensor is not None and id(tensor) not in self._names
         ]
-        # The compiler traces vmap, but no code that changes a module, as `_known_layers` does.
+        # The compiler traces vmap, but not code that changes a module, as `_known_layers` does.
         compiled = compile and (known or whole)
         self._plain = torch.compile(self._together) if compiled else functools.partial(self._together, called=_called)
-        self.one_by_one: str | None = None  # why, if examples are passed so
+        self.one_by_one: str | None = None  # the reason, if examples are passed one by one
 
-    # ------------------------------------------------------------ what is asked for
+    # ------------------------------------------------------------ results
     def losses(self, values: Values, batch: Examples) -> Tensor:
-        """Losses of the examples, `(batch,)`, differentiable in the values."""
+        """The losses of the examples, `(batch,)`, differentiable in the values."""
         each = functools.partial(self._each, values, batch)
         return self._apart(batch[1].device, lambda: self._plain(values, batch), lambda: torch.stack([*each()]))
 
     def summed(self, values: Values, batch: Examples, weights: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Losses, and the weighted sum of the gradients by parameter, by one backward pass."""
+        """The losses, and for each parameter the weighted sum of gradients, from one backward pass."""
         leaves = _leaves(values)
 
         def backward(losses: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -118,14 +122,14 @@ class Passes:
         )
 
     def factors(self, values: Values, batch: Examples) -> tuple[Tensor, Factors]:
-        """Losses, and the gradients by example as factors; parameters that are not used have none."""
+        """The losses, and the per-example gradients as factors; unused parameters have none."""
         return self._apart(
             batch[1].device, lambda: self._tapped(values, batch), lambda: self._written_one_by_one(values, batch)
         )
 
     # ------------------------------------------------------------ one example at a time
     def _output_of_one(self, values: Values, *inputs: Tensor) -> Any:
-        """The output for a batch of one example, which is all that the module sees."""
+        """The output for a batch of one example; the module sees nothing else."""
         outputs = self._outputs(values, tuple(tensor[None] for tensor in inputs))
         if isinstance(outputs, Tensor) and len(outputs) != 1:
             raise ValueError(f"Expected outputs of shape {tuple(outputs.shape)} for one example to have one row.")
@@ -153,15 +157,16 @@ class Passes:
 
     @contextmanager
     def _known_layers(self, size: int, values: Values, called: Called) -> Iterator[None]:
-        """Layers that are known to go row by row are called with all examples at once, as they are without vmap."""
+        """A context in which layers that treat rows by themselves are called once for all examples, outside vmap."""
         level = 1 + (maybe_current_level() or 0)
 
         def forward(layer: nn.Module, input: Tensor) -> Tensor:
             own = all(layer._parameters[local] is values[name] for local, name in self._layers[layer].items())
-            if not own or maybe_current_level() != level:  # other parameters, or a transform, of the module's own
+            if not own or maybe_current_level() != level:  # the module replaced parameters or applied a transform
                 return type(layer).forward(layer, input)
             inputs, axis = _unwrap_batched(input, level)
-            # What all examples share, such as positions, each gets a copy of, so that errors stay apart.
+            # Inputs that all examples share, such as positions, are expanded to one for each, so that errors stay
+            # apart.
             inputs = inputs.expand(size, *inputs.shape) if axis is None else inputs.movedim(axis, 0)
             if _takes_as_it_is(layer, inputs):
                 return _add_batch_dim(called(layer, inputs), 0, level)
@@ -179,7 +184,7 @@ class Passes:
     def _each(self, values: Values, batch: Examples) -> Iterator[Tensor]:
         before = {name: value.detach().clone() for name, value in values.items()}
         for label, *inputs in zip(batch[1], *batch[0], strict=True):
-            # Memory of its own: a view would lead to the examples beside it.
+            # Each row gets its own memory: a view would give access to the other examples.
             own = [row.clone(memory_format=torch.contiguous_format) for row in (label, *inputs)]
             yield self._loss_of_one(values, *own)
             self._refuse_changes()
@@ -188,9 +193,10 @@ class Passes:
                     raise ValueError(f"Expected a pass to leave the parameter {name} as it is.")
 
     def _apart(self, device: torch.device, together: Callable[[], Any], one_by_one: Callable[[], Any]) -> Any:
-        """What a pass over all examples gives, or one for each where that cannot be.
+        """The result of one pass over all examples, or of one pass for each example where vmap fails.
 
-        Neither may draw or leave anything: how often it did would depend on how many examples there are.
+        Neither may draw random numbers or change the module: how often it did so would depend on the number of
+        examples.
         """
         refuse_what_sees_all()
         with nullcontext() if self._whole else _draws_nothing(device):
@@ -211,7 +217,7 @@ class Passes:
                 raise ValueError(f"Expected a pass to leave {name} as it is: another example could read what changed.")
 
     def _passed(self, together: Callable[[], Any], one_by_one: Callable[[], Any]) -> tuple[Any, str | None]:
-        """What was found, and why one by one, if it was so."""
+        """The result, and the reason if examples were passed one by one."""
         if self.one_by_one is not None:
             return one_by_one(), self.one_by_one
         try:
@@ -219,12 +225,12 @@ class Passes:
         except RuntimeError as error:
             if self._whole or isinstance(error, torch.OutOfMemoryError):
                 raise
-            # What is wrong with the module itself is raised here, in its own words.
+            # An error of the module itself is raised again here, with its own message.
             return one_by_one(), str(error).splitlines()[0]
 
     # ------------------------------------------------------------ gradients by example
     def _tapped(self, values: Values, batch: Examples) -> tuple[Tensor, Factors]:
-        """One pass forward and one back, which stops at the layers' outputs: no gradient of a weight is computed."""
+        """Losses and factors, from one forward pass and one backward pass that stops at the layers' outputs."""
         in_layers, elsewhere = _leaves(values), _leaves(values)
         calls: list[_Call] = []
 
@@ -250,7 +256,7 @@ class Passes:
         self._direct.update(name for name in reversed(asked) if errors.pop() is not None)
         found: dict[str, list[FactoredGradient]] = {}
         while calls:
-            # Factors of a layer that is written out are freed before the next layer is looked at.
+            # The factors of a materialised gradient are freed before the next layer is handled.
             call, error = calls.pop(), errors.pop()
             names = {local: name for local, name in self._layers[call.layer].items() if name not in self._direct}
             if error is None or not names:
@@ -263,7 +269,7 @@ class Passes:
         return losses.detach(), Factors({name: _merged(several) for name, several in found.items()} | written)
 
     def _written(self, values: Values, batch: Examples) -> Values:
-        """The gradients by example of the parameters that layers do not cover, written out."""
+        """The materialised per-example gradients of the parameters that layers do not cover."""
         if not self._direct:
             return {}
         chosen = {name: value for name, value in values.items() if name in self._direct}
@@ -288,20 +294,20 @@ class Passes:
         layer._parameters.update({local: values[name] for local, name in self._layers[layer].items()})  # type: ignore[arg-type]
 
     def _trained(self, layer: nn.Module) -> dict[str, str]:
-        """A layer's trainable parameters: their names in it, and in the module."""
+        """A layer's trainable parameters: from their names in the layer to their names in the module."""
         return {local: self._names[id(p)] for local, p in layer.named_parameters(recurse=False) if p.requires_grad}
 
 
 @contextmanager
 def nothing_beneath() -> Iterator[None]:
-    """Within it nothing that code does beneath `torch.func.vmap` sees all examples: it is an error of torch."""
+    """A context in which torch raises an error if code would see all examples beneath `torch.func.vmap`."""
     hooks = torch.autograd.graph.disable_saved_tensors_hooks("saved-tensor hooks see all examples")
     with _NoRulesOfItsOwn(), hooks:
         yield
 
 
 def refuse_what_sees_all() -> None:
-    """Refuse modes and hooks that somebody has set around a pass, but for modes that only look.
+    """Raise an error if a mode or hook that would see all examples is set around a pass.
 
     Raises:
       ValueError: naming them.
@@ -310,17 +316,17 @@ def refuse_what_sees_all() -> None:
     if named := [type(mode).__name__ for mode in modes if type(mode) not in ONLY_LOOK]:
         raise ValueError(f"Expected no {named[0]} around a pass: it would see all examples.")
     hooks = _top_saved_tensors_default_hooks(False)
-    if hooks is not None and hooks[0].__module__ != torch.autograd.graph.__name__:  # torch's own move tensors alone
+    if hooks is not None and hooks[0].__module__ != torch.autograd.graph.__name__:  # torch's own only move tensors
         raise ValueError("Expected no saved-tensor hooks around a pass: they would see all examples.")
     if nn.modules.module._has_any_global_hook():
         raise ValueError("Expected no global hooks of modules around a pass: they would see all examples.")
 
 
 class _NoRulesOfItsOwn(TorchFunctionMode):
-    """Refuses functions and operations that bring a vmap rule, which is code that sees all examples."""
+    """A mode that refuses functions and operations with their own vmap rule, since such a rule sees all examples."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call it, unless it is one of these."""
+        """Call the function, unless it has such a rule."""
         for mode in _get_current_dispatch_mode_stack():
             if type(mode) not in ONLY_LOOK:
                 raise RuntimeError(f"{type(mode).__name__} is entered, for all examples")
@@ -329,16 +335,18 @@ class _NoRulesOfItsOwn(TorchFunctionMode):
             own, name = args[0].vmap is not torch.autograd.Function.vmap, args[0].__name__
         elif name and not name.startswith(("aten::", "prim::", "prims::")):
             own = torch._C._dispatch_has_kernel_for_dispatch_key(name, "FuncTorchBatched")
+        if (called := getattr(func, "__name__", "").strip("_")) in MEET:
+            raise RuntimeError(f"{called} lets examples meet where torch runs many at once")
         if own:
             raise RuntimeError(f"{name} brings a vmap rule of its own, for all examples")
         return func(*args, **(kwargs or {}))
 
 
 class _Call:
-    """What went into a layer, `(batch, ...)`, and where in the graph the error of its output arrives.
+    """A call of a layer: its inputs, `(batch, ...)`, and the edge of the graph where the error of its output arrives.
 
-    It holds while nobody writes over either: the values would be others, and an output that is a view of another tensor
-    would leave the graph.
+    It is invalid once inputs or outputs are overwritten: the values would differ, and an output that is a view of
+    another tensor would leave the graph.
     """
 
     def __init__(self, layer: nn.Module, inputs: Tensor, outputs: Tensor) -> None:
@@ -350,7 +358,7 @@ class _Call:
         return any(tensor._version != version for tensor, version in self._versions)
 
     def with_one(self, errors: Tensor, size: int) -> Iterable[tuple[Tensor, Tensor]]:
-        """Inputs and errors, as calls of one row an example: of each a module may have made several rows."""
+        """The inputs and errors as calls with one row for each example; a module may have made several rows of each."""
         if len(errors) == size:
             return [(self.inputs, errors)]
         return zip(*(tensor.unflatten(0, (size, -1)).unbind(1) for tensor in (self.inputs, errors)), strict=True)
@@ -361,7 +369,7 @@ def _called(layer: nn.Module, inputs: Tensor) -> Tensor:
 
 
 def _takes_as_it_is(layer: nn.Module, inputs: Tensor) -> bool:
-    """Whether a layer takes all examples' inputs as they are; in others two axes are one batch: theirs and its own."""
+    """Return whether a layer takes all examples' inputs as they are; others need two batch axes merged into one."""
     if isinstance(layer, nn.Conv2d):
         return inputs.dim() == 4  # the module gave it one image of an example, without a batch axis
     return isinstance(layer, nn.Linear | nn.LayerNorm | nn.Embedding)  # any axes before the last ones are positions
@@ -373,14 +381,14 @@ def _leaves(values: Values) -> Values:
 
 
 def _merged(several: list[FactoredGradient]) -> FactoredGradient:
-    """The gradient of a parameter that was used several times: gradients add up before any norm."""
+    """The gradient of a parameter that was used several times: gradients are added before norms are taken."""
     first, *others = several
     return Written(sum((other.write() for other in others), first.write())) if others else first
 
 
 @contextmanager
 def _draws_nothing(device: torch.device) -> Iterator[None]:
-    """Refuse random numbers of the module's own: they are not the streams', and differ from pass to pass."""
+    """A context that refuses random draws of the module itself: they are not the streams' and differ between passes."""
     before = _generators(device)
     yield
     if before != _generators(device):
@@ -388,7 +396,7 @@ def _draws_nothing(device: torch.device) -> Iterator[None]:
 
 
 def _generators(device: torch.device) -> list[bytes]:
-    """The states of the generators that everybody shares: torch's, numpy's and Python's."""
+    """The states of the global random generators of torch, numpy and Python."""
     states = [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
     others = np.random.get_state(legacy=False), random.getstate()
     return [*(state.numpy().tobytes() for state in states), *map(pickle.dumps, others)]

@@ -1,11 +1,11 @@
-"""Principal components, standardised, scaled to a largest norm: fitted once, then frozen."""
+"""A projection to standardised principal components, scaled to a largest norm: fitted once, then frozen."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, Positive, checked
 
 UNACCOUNTED = (
     "The mean, the principal components, the standard deviations and the largest norm of the preprocessing "
@@ -15,7 +15,7 @@ UNACCOUNTED = (
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """`(inputs - mean) @ directions`; what `fit` learned, frozen.
+    """The projection `(inputs - mean) @ directions` that `fit` computed.
 
     Args:
       mean: `(features,)` float64.
@@ -38,8 +38,9 @@ class Projection:
         return ((inputs.double() - mean) @ directions).to(inputs.dtype)
 
 
-def fit(inputs: Tensor, num_components: int, max_norm: float = 10.0) -> Projection:
-    """Principal components with mean 0 and standard deviation 1 each, scaled so that the largest norm is `max_norm`.
+@checked
+def fit(inputs: Tensor, num_components: AtLeastOne, max_norm: Positive = 10.0) -> Projection:
+    """Fit a projection to principal components with mean 0 and standard deviation 1, scaled to largest norm `max_norm`.
 
     Hong, Wang and Zhou (FAccT 2022), section 5: 60 components, then mean 0 and standard deviation 1, then the "data
     scale" `max_n ||x_n|| = 10`. These statistics depend on private data and **are not accounted for** (`UNACCOUNTED`):
@@ -60,8 +61,6 @@ def fit(inputs: Tensor, num_components: int, max_norm: float = 10.0) -> Projecti
       >>> float(fit(inputs, 3).apply(inputs).norm(dim=1).max().round(decimals=4))
       10.0
     """
-    validate.at_least(1, num_components=num_components)
-    validate.positive(max_norm=max_norm)
     if inputs.dim() != 2 or len(inputs) < 2:
         raise ValueError(
             f"Expected inputs.shape={tuple(inputs.shape)} to be (examples, features), two examples or more."

@@ -1,4 +1,4 @@
-"""Weights of networks that others trained on public data. BERT's are in `problems.text`."""
+"""Published weights of networks that were trained on public data. BERT's are in `problems.text`."""
 
 import pickle
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes.problems.files import DataCorrupt, PublishedFile, fetch
+from dpnotes.problems.published import DataCorrupt, PublishedFile, fetch
 
 RESNET18_FILES = (
     PublishedFile(
@@ -22,11 +22,11 @@ def pretrained_resnet18() -> dict[str, Tensor]:
 
     He, Zhang, Ren and Sun (arXiv:1512.03385). It has a classifier of 1000 classes and expects images normalised by
     `datasets.IMAGENET_MEAN` and `datasets.IMAGENET_STD`. torchvision is not needed; the file is read with
-    `weights_only`, so no code in it is run. It is looked for in `$DPNOTES_DATA/resnet18`, then in the cache.
+    `weights_only`, so no code in it is run. The file is looked for in `$DPNOTES_DATA/resnet18`, then in the cache.
 
     Raises:
-      DataNotFound: when the file is not here and cannot be downloaded; the message says where to put it.
-      DataCorrupt: when it is not the published one, or holds something else than tensors.
+      DataNotFound: when the file is not on this machine and cannot be downloaded; the message says where to put it.
+      DataCorrupt: when the file is not the published one, or holds something else than tensors.
     """
     path = fetch("resnet18", RESNET18_FILES[0])
     try:

@@ -1,7 +1,7 @@
 """Quadratics with a known spectrum, on which the expected excess risk of noisy descent is exact.
 
 On `f(x) = (x - c)' A (x - c) / 2` descent with Gaussian noise is a linear recursion in each coordinate, so the mean
-of `f` after any number of steps is known: a number to hold every bound and every simulation against.
+of `f` after any number of steps is known, and every bound and every simulation can be compared with it.
 """
 
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from dpnotes.core import Constant
 from dpnotes.problems.examples import check_points, rows
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, AtLeastTwo, Finite, NonNegative, Positive, Seed, checked
 
 
-def log_spectrum(dim: int, condition_number: float, smoothness: float = 1.0) -> Tensor:
+@checked
+def log_spectrum(dim: AtLeastTwo, condition_number: Positive, smoothness: Positive = 1.0) -> Tensor:
     """Eigenvalues spaced evenly in the logarithm, from `smoothness` down to `smoothness / condition_number`, float64.
 
     Example:
       >>> log_spectrum(3, condition_number=100.0)
       tensor([1.0000, 0.1000, 0.0100], dtype=torch.float64)
     """
-    validate.at_least(2, dim=dim)
-    validate.positive(condition_number=condition_number, smoothness=smoothness)
     if condition_number < 1:
         raise ValueError(f"Expected condition_number={condition_number} >= 1.")
     return smoothness * torch.logspace(0, -np.log10(condition_number), dim, dtype=torch.float64)
@@ -33,7 +33,7 @@ def log_spectrum(dim: int, condition_number: float, smoothness: float = 1.0) -> 
 
 @dataclass(frozen=True, eq=False)
 class QuadraticGradients:
-    """Gradients `common + offsets[i]` of a `Quadratic`; none is written out.
+    """The gradients `common + offsets[i]` of a `Quadratic`, which are never materialised.
 
     Args:
       losses: `(runs, examples)`.
@@ -46,13 +46,13 @@ class QuadraticGradients:
     offsets: Tensor
 
     def norms(self) -> Tensor:
-        """Euclidean norms of the examples' gradients, `(runs, examples)`."""
-        # Not by |a|^2 + 2 a.b + |b|^2: near the minimum of an example that cancels.
+        """The Euclidean norms of the examples' gradients, `(runs, examples)`."""
+        # Not by |a|^2 + 2 a.b + |b|^2, which cancels near the minimum of an example.
         common = -self.common if self.offsets.dim() == 2 else -self.common[:, None]
         return torch.cdist(common, self.offsets, compute_mode="donot_use_mm_for_euclid_dist").view_as(self.losses)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """`sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
+        """The weighted sum `sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
         offsets = weights @ self.offsets if self.offsets.dim() == 2 else (weights[:, None] @ self.offsets)[:, 0]
         return self.common * weights.sum(1, keepdim=True) + offsets
 
@@ -69,7 +69,7 @@ class Quadratic:
       center: `(dim,)`, the minimiser `c`.
 
     Raises:
-      ValueError: for sizes that disagree, NaN, eigenvalues that are not positive, offsets with a mean.
+      ValueError: for sizes that disagree, NaN, eigenvalues that are not positive, offsets whose mean is not 0.
 
     Example:
       >>> problem = Quadratic.sample(log_spectrum(4, condition_number=10.0), num_examples=8, spread=0.5, seed=0)
@@ -102,18 +102,16 @@ class Quadratic:
             )
 
     @staticmethod
-    def sample(spectrum: Tensor, num_examples: int, spread: float, seed: str | int) -> "Quadratic":
-        """Random offsets, the longest of norm `spread`, around the center 0; in the type of `spectrum`.
+    @checked
+    def sample(spectrum: Tensor, num_examples: AtLeastTwo, spread: NonNegative, seed: Seed) -> "Quadratic":
+        """A problem with center 0 and random offsets, the longest of norm `spread`, in the type of `spectrum`.
 
         Args:
           spectrum: `(dim,)`.
           num_examples: at least 2.
           spread: the largest norm of an offset, >= 0; 0 makes all examples equal.
-          seed: of the draw.
+          seed: the seed of the draw.
         """
-        validate.at_least(2, num_examples=num_examples)
-        validate.non_negative(spread=spread)
-        validate.text_or_whole(seed=seed)
         dim = len(spectrum)
         offsets = Streams.of("quadratic", [seed]).normal("offsets", 0, num_examples * dim).view(num_examples, dim)
         offsets = offsets - offsets.mean(0)
@@ -122,22 +120,22 @@ class Quadratic:
 
     @property
     def dim(self) -> int:
-        """Number of coordinates."""
+        """The number of coordinates."""
         return len(self.spectrum)
 
     @property
     def num_examples(self) -> int:
-        """Examples."""
+        """The number of examples."""
         return len(self.offsets)
 
     @property
     def keeps_examples_apart(self) -> bool:
-        """Yes: an example's gradient is a formula of its own rows."""
+        """Always true: each example's gradient depends on that example's rows alone."""
         return True
 
     @property
     def constants(self) -> dict[str, Constant]:
-        """Smoothness, Polyak-Lojasiewicz constant and minimum; for a Lipschitz constant see `lipschitz_within`."""
+        """The smoothness, Polyak-Lojasiewicz constant and minimum; for a Lipschitz constant see `lipschitz_within`."""
         return {
             "smoothness": Constant(float(self.spectrum.max()), "proved", "largest eigenvalue of the Hessian"),
             "polyak_lojasiewicz": Constant(float(self.spectrum.min()), "proved", "smallest eigenvalue of the Hessian"),
@@ -145,24 +143,24 @@ class Quadratic:
         }
 
     def lipschitz_within(self, radius: float) -> Constant:
-        """A bound on every example's gradient within `radius` of the center; over all of space there is none."""
+        """A bound on every example's gradient within `radius` of the center; no bound holds over all of space."""
         validate.non_negative(radius=radius)
         value = float(self.spectrum.max()) * radius + float(torch.linalg.vector_norm(self.offsets, dim=1).max())
         return Constant(value, "proved", f"triangle inequality, within {radius:g} of the center")
 
     def excess_risk(self, x: Tensor) -> Tensor:
-        """`f(x) - min f`, `(runs,)`; at the starting point it is the initial gap."""
+        """The excess risk `f(x) - min f`, `(runs,)`; at the starting point it is the initial gap."""
         return 0.5 * ((x - self.center).square() @ self.spectrum)
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> QuadraticGradients:
-        """Losses and gradients by example at the points `x`, `(runs, dim)`.
+        """The losses and the gradients by example at the points `x`, `(runs, dim)`.
 
         Args:
           x: `(runs, dim)`.
-          examples: `(runs, batch)` int64, which examples; all of them if None.
+          examples: `(runs, batch)` int64 indices of examples; all examples if None.
 
         Raises:
-          ValueError: for shapes that disagree, or no such example.
+          ValueError: for shapes that disagree, or an index of no example.
         """
         check_points(x, self.dim, self.offsets.dtype)
         away = x - self.center
@@ -174,17 +172,17 @@ class Quadratic:
         return QuadraticGradients(self.excess_risk(x)[:, None] + linear, away * self.spectrum, offsets)
 
     def take(self, index: Tensor | slice) -> "Quadratic":
-        """Itself: all runs share the examples."""
+        """Return this problem: all runs share its examples."""
         return self
 
-    # ------------------------------------------------------------ what descent does, in expectation
+    # ------------------------------------------------------------ noisy descent, in expectation
     def noise_influence(self, step_size: float, num_steps: int, momentum: float = 0.0) -> NDArray[np.float64]:
-        """How much the noise of each step counts: `dE[f(x_T+1)] / d variance_t`, `(num_steps,)`, exact.
+        """The influence of each step's noise, `dE[f(x_T+1)] / d variance_t`, `(num_steps,)`, exact.
 
-        The variance is that of one coordinate of the noise added to the gradient at step t. The method is descent,
-        `x_t+1 = x_t - step_size m_t`, where `m_t` is the average of the noisy gradients with weights `momentum^(t-i)`
-        that sum to 1 (Hong, Wang and Zhou, FAccT 2022, equations (3) and (13)). Without momentum the influence is
-        `step_size^2 / 2 sum_j spectrum_j (1 - step_size spectrum_j)^(2(T-t))`. No gradient is clipped.
+        `variance_t` is the variance of one coordinate of the noise added to the gradient at step t. The method is
+        descent, `x_t+1 = x_t - step_size m_t`, where `m_t` is the average of the noisy gradients with weights
+        `momentum^(t-i)` that sum to 1 (Hong, Wang and Zhou, FAccT 2022, equations (3) and (13)). Without momentum the
+        influence is `step_size^2 / 2 sum_j spectrum_j (1 - step_size spectrum_j)^(2(T-t))`. No gradient is clipped.
 
         Example:
           >>> one = Quadratic(torch.tensor([0.5]), torch.zeros(1, 1), torch.zeros(1))
@@ -197,7 +195,7 @@ class Quadratic:
     def expected_excess_risk(
         self, x0: ArrayLike | Tensor, step_size: float, noise_std: ArrayLike | Tensor, momentum: float = 0.0
     ) -> NDArray[np.float64]:
-        """`E[f(x_T+1)] - min f` of noisy descent from `x0`, exact; the method is that of `noise_influence`.
+        """The exact `E[f(x_T+1)] - min f` of noisy descent from `x0`, the method of `noise_influence`.
 
         Args:
           x0: `(dim,)`, the starting point.
@@ -207,7 +205,7 @@ class Quadratic:
           momentum: in [0, 1).
 
         Returns:
-          One number a schedule, shape `(...)`.
+          One number for each schedule, shape `(...)`.
 
         Example:
           >>> one = Quadratic(torch.tensor([0.5]), torch.zeros(1, 1), torch.zeros(1))
@@ -229,16 +227,15 @@ class Quadratic:
     def _eigenvalues(self) -> NDArray[np.float64]:
         return np.asarray(self.spectrum.cpu(), dtype=np.float64)
 
+    @checked
     def _responses(
-        self, step_size: float, num_steps: int, momentum: float
+        self, step_size: Positive, num_steps: AtLeastOne, momentum: Finite
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Derivatives of the last point by the noise of each step, `(num_steps, dim)`, and by the first one, `(dim,)`.
+        """The derivatives of the last point by each step's noise, `(num_steps, dim)`, and by the first point, `(dim,)`.
 
-        Backwards through `v <- momentum v + (1 - momentum) (A x + noise)`, `x <- x - step_size v / (1 - momentum^t)`.
+        Computed backwards through `v <- momentum v + (1 - momentum) (A x + noise)`,
+        `x <- x - step_size v / (1 - momentum^t)`.
         """
-        validate.positive(step_size=step_size)
-        validate.at_least(1, num_steps=num_steps)
-        validate.real(momentum=momentum)
         if not 0 <= momentum < 1:
             raise ValueError(f"Expected 0 <= momentum={momentum} < 1.")
         eigenvalues = self._eigenvalues

@@ -1,4 +1,4 @@
-"""Absolute errors of links of linear forms: from `|x|` over robust phase retrieval to a ReLU network, all Lipschitz."""
+"""Regression with absolute errors: Lipschitz losses from `|x|` over robust phase retrieval to a ReLU network."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,10 +14,11 @@ from dpnotes.problems.sensing import SensingGradients
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.precision import full_precision, row_norms
+from dpnotes.util.validate import AtLeastOne, NonNegative, Seed, checked
 
 Link = Literal["identity", "relu", "absolute"]
 
-# The links, each with Lipschitz constant 1: from forms to values and slopes.
+# The link functions, each 1-Lipschitz: they map linear forms to values and slopes.
 _LINKS: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {
     "identity": lambda forms: (forms, torch.ones_like(forms)),
     "relu": lambda forms: (forms.relu(), (forms > 0).to(forms.dtype)),
@@ -29,12 +30,12 @@ _LINKS: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {
 class RobustRegression:
     """The mean of `f_i(W) = |sum_j s_j link(w_j' a_i) - y_i|`: from `|x|` to a ReLU network of one hidden layer.
 
-    One unit with weight 1 makes robust linear regression, of one coordinate `|x|` ("identity"), ReLU regression
-    ("relu") and robust phase retrieval `||a_i'x| - y_i|` ("absolute"). Several units with link "relu" are a network
-    whose output layer is fixed; a column of ones in the inputs is its bias.
+    One unit with weight 1 gives robust linear regression ("identity"; `|x|` if there is one coordinate), ReLU
+    regression ("relu") and robust phase retrieval `||a_i'x| - y_i|` ("absolute"). Several units with link "relu" are a
+    network whose output layer is fixed; a column of ones in the inputs is its bias.
 
     A point `(runs, dim)` holds W, `(m, units)`, flat and by rows; its columns are the `w_j`. A gradient is the outer
-    product of `a_i` and `sign(...) s link'(W' a_i)`, and is kept so.
+    product of `a_i` and `sign(...) s link'(W' a_i)`, and is stored as these two factors.
 
     Args:
       inputs: `(examples, m)`, the `a_i`; floating point, finite, shared by all runs.
@@ -72,15 +73,16 @@ class RobustRegression:
         object.__setattr__(self, "_weights", weights)
 
     @staticmethod
+    @checked
     def sample(
         signal: Tensor,
-        num_examples: int,
-        seed: str | int,
+        num_examples: AtLeastOne,
+        seed: Seed,
         link: Link = "identity",
         output_weights: Tensor | None = None,
-        noise_std: float = 0.0,
+        noise_std: NonNegative = 0.0,
     ) -> "RobustRegression":
-        """Inputs uniform on the unit sphere, and what the signal makes of them, `y_i = sum_j s_j link(...) + noise`.
+        """A problem with inputs uniform on the unit sphere and targets `y_i = sum_j s_j link(...) + noise` of a signal.
 
         So the Lipschitz constant is the norm of the output weights, 1 for one unit. The draws are float64 ones, rounded
         to the type of the signal.
@@ -88,15 +90,12 @@ class RobustRegression:
         Args:
           signal: `(m, units)`, the W behind the targets.
           num_examples: at least 1.
-          seed: of the draw.
+          seed: the seed of the draw.
           link: see the class.
           output_weights: see the class.
-          noise_std: >= 0, of Gaussian noise of the targets.
+          noise_std: standard deviation of the Gaussian noise of the targets, >= 0.
         """
         check_data(signal, ("m", "units"), signal=signal)
-        validate.at_least(1, num_examples=num_examples)
-        validate.non_negative(noise_std=noise_std)
-        validate.text_or_whole(seed=seed)
         streams = Streams.of("robust regression", [seed], signal.device)
         normal = streams.normal("inputs", 0, num_examples * len(signal)).view(num_examples, -1)
         inputs = (normal / torch.linalg.vector_norm(normal, dim=1, keepdim=True)).to(signal)
@@ -106,22 +105,22 @@ class RobustRegression:
 
     @property
     def dim(self) -> int:
-        """Entries of W."""
+        """The number of entries of W."""
         return self.inputs.shape[1] * len(self._weights)
 
     @property
     def num_examples(self) -> int:
-        """Examples."""
+        """The number of examples."""
         return len(self.targets)
 
     @property
     def keeps_examples_apart(self) -> bool:
-        """Yes: an example's gradient is a formula of its own rows."""
+        """Always true: each example's gradient depends on that example's rows alone."""
         return True
 
     @property
     def constants(self) -> dict[str, Constant]:
-        """A Lipschitz constant of every example, reached where all units of the longest input have slope 1 or -1."""
+        """A Lipschitz constant of every example, attained where all units have slope 1 or -1 at the longest input."""
         value = float(self._norms.max() * torch.linalg.vector_norm(self._weights))
         why = "the longest input times the norm of the output weights, as no link is steeper than 1"
         return {
@@ -130,11 +129,11 @@ class RobustRegression:
         }
 
     def take(self, index: Tensor | slice) -> "RobustRegression":
-        """Itself: all runs share the examples."""
+        """Return this problem: all runs share its examples."""
         return self
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> SensingGradients:
-        """Losses and factored gradients by example at the points `x`, `(runs, dim)`.
+        """The losses and the factored per-example gradients at the points `x`, `(runs, dim)`.
 
         Args:
           x: `(runs, dim)`.
@@ -154,23 +153,23 @@ class RobustRegression:
         """
         check_many_points(x, self.dim, self.inputs.dtype)
         inputs, targets = (rows(t[None], examples, len(x)) for t in (self.inputs, self.targets))
-        # The matrices of all points stand side by side.
+        # The matrices of all points, side by side.
         matrices = x.unflatten(2, (self.inputs.shape[1], -1)).transpose(1, 2).flatten(2)
         values = _LINKS[self.link](torch.bmm(inputs, matrices))[0].unflatten(2, (x.shape[1], -1))
         return (values @ self._weights - targets[..., None]).abs()
 
     def slope_ranges(self, x: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-        """The least and the largest slope of each example along its input, within a radius of `x`; of one unit.
+        """The smallest and the largest slope of each example along its input, within a radius of `x`, for one unit.
 
-        With them `measure.goldstein.component_norm` says how far a point is from component-wise stationary.
+        From them `measure.goldstein.component_norm` computes how far a point is from component-wise stationarity.
 
         Args:
           x: `(runs, dim)`.
           radius: > 0.
 
         Returns:
-          `(runs, examples)` each, with the output weight: the hull of an example's gradients in the ball is its input
-          times the numbers between them.
+          `(runs, examples)` each, output weight included: the convex hull of an example's gradients in the ball is its
+          input times all numbers between the two.
 
         Raises:
           ValueError: for several units, a radius that is not positive.
@@ -188,7 +187,7 @@ class RobustRegression:
             )
         forms, reach = x @ self.inputs.mT, radius * self._norms
         low, high = forms - reach, forms + reach
-        # The loss is linear between its kinks: where the form is 0, or the prediction is the target.
+        # The loss is linear between its kinks, which are where the form is 0 or the prediction is the target.
         level = self.targets / torch.where(self._weights == 0, 1, self._weights)
         kinks = torch.stack([torch.zeros_like(level), level, -level], -1)
         inner = kinks.clamp(low[..., None], high[..., None])
@@ -201,7 +200,7 @@ class RobustRegression:
 
     @full_precision()
     def _residuals(self, x: Tensor, examples: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Predictions less targets, `(runs, batch)`, and the slopes of the links, `(runs, batch, units)`."""
+        """The predictions minus the targets, `(runs, batch)`, and the slopes of the links, `(runs, batch, units)`."""
         inputs, targets = (rows(t[None], examples, len(x)) for t in (self.inputs, self.targets))
         values, slopes = _LINKS[self.link](torch.bmm(inputs, x.unflatten(1, (self.inputs.shape[1], -1))))
         return values @ self._weights - targets, slopes

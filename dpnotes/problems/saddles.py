@@ -1,7 +1,7 @@
 """Strict saddles that are not separable: the monkey saddle and phase retrieval.
 
-They grow like fourth powers, so smoothness and the Hessian's Lipschitz constant exist within a radius only; there they
-are suprema, attained at a point that the proof names.
+They grow like fourth powers, so smoothness and the Hessian's Lipschitz constant exist only within a radius, where both
+suprema are attained at a point that the proof names.
 """
 
 import math
@@ -13,6 +13,7 @@ from torch import Tensor
 from dpnotes.core import Constant
 from dpnotes.problems.landscapes import Saddle, check_points, hessian_by_columns
 from dpnotes.util import validate
+from dpnotes.util.validate import NonNegative, Positive, checked
 
 
 def _within(
@@ -25,13 +26,14 @@ def _within(
     }
 
 
+@checked
 @dataclass(frozen=True)
 class MonkeySaddle:
-    """`F(x, y) = cubic (x^3 - 3 x y^2) + quartic (x^2 + y^2)^2 / 4 - tilt (x^2 + y^2) / 2`, of two numbers.
+    """The landscape `F(x, y) = cubic (x^3 - 3 x y^2) + quartic (x^2 + y^2)^2 / 4 - tilt (x^2 + y^2) / 2`.
 
-    With `tilt = 0` the origin is the monkey saddle: gradient and Hessian vanish, so it passes as second-order
-    stationary with any accuracy, and no guarantee says that it is left. The tilt makes it a hill of curvature `-tilt`.
-    Around it stand, 60 degrees apart, three minima and three strict saddles, at the positive roots of
+    With `tilt = 0` the origin is the monkey saddle: gradient and Hessian vanish, so it counts as second-order
+    stationary at any accuracy, and no guarantee says that a method leaves it. The tilt makes it a hill of curvature
+    `-tilt`. Around it stand, 60 degrees apart, three minima and three strict saddles, at the positive roots of
     `quartic r^2 -+ 3 cubic r = tilt`.
 
     Args:
@@ -50,17 +52,13 @@ class MonkeySaddle:
       tensor(-1.4248, dtype=torch.float64)
     """
 
-    cubic: float = 1.0
-    quartic: float = 1.0
-    tilt: float = 0.0
-
-    def __post_init__(self) -> None:
-        validate.positive(cubic=self.cubic, quartic=self.quartic)
-        validate.non_negative(tilt=self.tilt)
+    cubic: Positive = 1.0
+    quartic: Positive = 1.0
+    tilt: NonNegative = 0.0
 
     @property
     def dim(self) -> int:
-        """Two."""
+        """The number of coordinates, 2."""
         return 2
 
     @property
@@ -75,11 +73,12 @@ class MonkeySaddle:
         return {"minimum": Constant(value, "proved", "the least of the critical values, in polar coordinates")}
 
     def constants_within(self, radius: float) -> dict[str, Constant]:
-        """Smoothness and the Hessian's Lipschitz constant, both attained on the positive x axis.
+        """The smoothness and the Hessian's Lipschitz constant, both attained on the positive x axis.
 
         Proof: at distance r the cubic part's Hessian has the eigenvalues `+-6 cubic r`, the quartic's `quartic r^2`
-        and `3 quartic r^2`; sums of largest and of smallest ones bound F's, and there the eigenvectors agree. The
-        third derivatives have the norms `6 cubic` and `6 quartic r`, attained along x at `(r, 0)`.
+        and `3 quartic r^2`; the sums of the largest and of the smallest eigenvalues bound those of F, and on the
+        positive x axis the eigenvectors agree. The third derivatives have the norms `6 cubic` and `6 quartic r`,
+        attained along x at `(r, 0)`.
         """
         validate.positive(radius=radius)
         a, b = self.cubic, self.quartic
@@ -104,35 +103,35 @@ class MonkeySaddle:
         return Saddle(point, direction, 9 * self.cubic * r)
 
     def value(self, x: Tensor) -> Tensor:
-        """`F(x)`, `(...)`."""
+        """The value `F(x)`, `(...)`."""
         x, y, square = self._coordinates(x)
         return self.cubic * x * (x * x - 3 * y * y) + square * (self.quartic * square / 4 - self.tilt / 2)
 
     def gradient(self, x: Tensor) -> Tensor:
-        """`(..., 2)`."""
+        """The gradient, `(..., 2)`."""
         x, y, square = self._coordinates(x)
         radial = self.quartic * square - self.tilt
         cubic = 3 * self.cubic * torch.stack([x * x - y * y, -2 * x * y], -1)
         return cubic + radial[..., None] * torch.stack([x, y], -1)
 
     def hessian(self, x: Tensor) -> Tensor:
-        """Dense, `(..., 2, 2)`."""
+        """The dense Hessian, `(..., 2, 2)`."""
         return hessian_by_columns(self, x)
 
     def hessian_vector(self, x: Tensor, v: Tensor) -> Tensor:
-        """Hessian times `v`, `(..., 2)`."""
+        """The Hessian times `v`, `(..., 2)`."""
         centre, even, odd = self._entries(x)
         return torch.stack(
             [(centre + even) * v[..., 0] + odd * v[..., 1], odd * v[..., 0] + (centre - even) * v[..., 1]], -1
         )
 
     def smallest_eigenvalue(self, x: Tensor) -> Tensor:
-        """Closed form, `(...)`."""
+        """The smallest eigenvalue of the Hessian in closed form, `(...)`."""
         centre, even, odd = self._entries(x)
         return centre - torch.hypot(even, odd)
 
     def _entries(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The Hessian is `[[centre + even, odd], [odd, centre - even]]`."""
+        """The numbers `centre`, `even` and `odd` of the Hessian `[[centre + even, odd], [odd, centre - even]]`."""
         x, y, square = self._coordinates(x)
         even = 6 * self.cubic * x + self.quartic * (x * x - y * y)
         return 2 * self.quartic * square - self.tilt, even, 2 * y * (self.quartic * x - 3 * self.cubic)
@@ -145,17 +144,17 @@ class MonkeySaddle:
 
 @dataclass(frozen=True, eq=False)
 class PopulationSensing:
-    """`F(U) = E (|U'a|^2 - |S'a|^2)^2 / 4` over standard normal `a`: the mean of all quadratic measurements of S.
+    """The landscape `F(U) = E (|U'a|^2 - |S'a|^2)^2 / 4` over standard normal `a`, of quadratic measurements of S.
 
     With one column this is phase retrieval of a real signal, whose sign is lost (Sun, Qu and Wright 2016,
     arXiv:1602.06664, where every local minimum is shown to be global); with more, quadratic sensing (Li, Ma, Chen and
-    Chi 2018, arXiv:1802.06286). By Isserlis' theorem it is `|D|^2 / 2 + (tr D)^2 / 4` in the Frobenius
-    norm, with `D = U U' - S S'`. `dpnotes.problems.sensing.QuadraticSensing` has the examples. Points are U, flat and
-    by rows. With `m` rows and `r` columns a gradient or a product with the Hessian costs `O(m r^2)` operations, the
-    smallest eigenvalue as much for `r = 1` and one of a dense `(m r, m r)` matrix otherwise.
+    Chi 2018, arXiv:1802.06286). By Isserlis' theorem F equals `|D|^2 / 2 + (tr D)^2 / 4` in the Frobenius norm, with
+    `D = U U' - S S'`. `dpnotes.problems.sensing.QuadraticSensing` is its mean over finitely many examples. Points are
+    U, flat and by rows. With `m` rows and `r` columns a gradient or a product with the Hessian costs `O(m r^2)`
+    operations, the smallest eigenvalue as much for `r = 1` and one of a dense `(m r, m r)` matrix otherwise.
 
     Args:
-      signal: `(m, r)`, S, not 0; on the device and in the type of the points it costs no copy.
+      signal: `(m, r)`, S, not 0; if it has the device and the type of the points, no copy is made.
 
     Raises:
       ValueError: if the signal is not a finite matrix with `m >= r` and `m >= 2`, or is 0.
@@ -188,12 +187,12 @@ class PopulationSensing:
 
     @property
     def rank(self) -> int:
-        """Columns of U."""
+        """The number of columns of U."""
         return self.signal.shape[1]
 
     @property
     def dim(self) -> int:
-        """Entries of U."""
+        """The number of entries of U."""
         return self.signal.numel()
 
     @property
@@ -202,7 +201,7 @@ class PopulationSensing:
         return {"minimum": Constant(0.0, "proved", "a mean of squares, 0 at the signal")}
 
     def constants_within(self, radius: float) -> dict[str, Constant]:
-        """Smoothness and the Hessian's Lipschitz constant, for U of Frobenius norm up to `radius`.
+        """The smoothness and the Hessian's Lipschitz constant, for U of Frobenius norm up to `radius`.
 
         Proof: `D^2 F[V, V] = |U V' + V U'|^2 + 2 <D, V V'> + 2 <U, V>^2 + tr(D) |V|^2` lies between
         `-2 l_max - tr S S'` (at U = 0) and `9 |U|^2 - 2 l_min - tr S S'`, and the third derivative,
@@ -225,38 +224,39 @@ class PopulationSensing:
         return Saddle(torch.zeros_like(direction), direction, gamma)
 
     def value(self, x: Tensor) -> Tensor:
-        """`F(U)`, `(...)`."""
+        """The value `F(U)`, `(...)`."""
         u, signal = self._matrices(x)
-        # 2 D = A B' + B A' with A = U - S and B = U + S, which does not cancel near S, nor holds m^2 entries.
+        # 2 D = A B' + B A' with A = U - S and B = U + S: a form that neither cancels near S nor needs m^2 entries.
         a, b = u - signal, u + signal
         own, cross = (a.mT @ a) * (b.mT @ b), a.mT @ b
         trace = cross.diagonal(dim1=-2, dim2=-1).sum(-1)
         return (own + cross * cross.mT).sum((-2, -1)) / 4 + trace.square() / 4
 
     def gradient(self, x: Tensor) -> Tensor:
-        """`(2 D + tr(D) I) U`, `(..., dim)`."""
+        """The gradient `(2 D + tr(D) I) U`, `(..., dim)`."""
         u, signal = self._matrices(x)
         return self._apply(u, signal, u).flatten(-2)
 
     def hessian(self, x: Tensor) -> Tensor:
-        """Dense, `(..., dim, dim)`."""
+        """The dense Hessian, `(..., dim, dim)`."""
         return hessian_by_columns(self, x)
 
     def hessian_vector(self, x: Tensor, v: Tensor) -> Tensor:
-        """`2 (U V' + V U') U + 2 <U, V> U + (2 D + tr(D) I) V`, `(..., dim)`."""
+        """The Hessian times `v`, `2 (U V' + V U') U + 2 <U, V> U + (2 D + tr(D) I) V`, `(..., dim)`."""
         u, signal = self._matrices(x)
         v, _ = self._matrices(v)
         inner = (u * v).sum((-2, -1), keepdim=True)
         return (2 * (u @ (v.mT @ u) + v @ (u.mT @ u) + inner * u) + self._apply(u, signal, v)).flatten(-2)
 
     def smallest_eigenvalue(self, x: Tensor) -> Tensor:
-        """Exact, `(...)`; for one column from the two-dimensional span of the point and the signal."""
+        """The exact smallest eigenvalue of the Hessian, `(...)`; for one column from the span of point and signal."""
         if self.rank > 1:
             return torch.linalg.eigvalsh(self.hessian(x))[..., 0]
         u, signal = self._matrices(x)
         u, s = u[..., 0], signal[..., 0]
         # The Hessian is (3 |u|^2 - |s|^2) I + 6 u u' - 2 s s': the last two terms have trace p and, on the span of
-        # u and s, the determinant -12 (|u|^2 |s|^2 - <u, s>^2), never positive, so the smaller root is that of all.
+        # u and s, the determinant -12 (|u|^2 |s|^2 - <u, s>^2), which is never positive, so the smaller root is the
+        # smallest eigenvalue of all.
         square, length = u.square().sum(-1), s.square().sum()
         along = u @ (s / length.sqrt())
         across = (u - along[..., None] * (s / length.sqrt())).square().sum(-1)
@@ -268,6 +268,6 @@ class PopulationSensing:
         return x.unflatten(-1, (-1, self.rank)), self.signal.to(x)
 
     def _apply(self, u: Tensor, signal: Tensor, v: Tensor) -> Tensor:
-        """`(2 D + tr(D) I) v`."""
+        """Return `(2 D + tr(D) I) v`."""
         a, b = u - signal, u + signal
         return a @ (b.mT @ v) + b @ (a.mT @ v) + (a * b).sum((-2, -1), keepdim=True) * v

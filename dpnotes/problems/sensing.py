@@ -1,4 +1,4 @@
-"""Phase retrieval and quadratic sensing from examples, with gradients by example that are never written out."""
+"""Phase retrieval and quadratic sensing from examples, with per-example gradients that are never materialised."""
 
 from dataclasses import dataclass, field, replace
 
@@ -11,7 +11,7 @@ from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.precision import full_precision, row_norms
 
-_DRAWN_AT_ONCE = 2**22  # numbers: 32 MiB in float64, several times over while they are made
+_DRAWN_AT_ONCE = 2**22  # numbers: 32 MiB in float64, and several times as much while they are drawn
 
 
 def _rows_at_once(size: int) -> int:
@@ -37,24 +37,24 @@ class SensingGradients:
     measurement_norms: Tensor
 
     def norms(self) -> Tensor:
-        """Euclidean norms of the examples' gradients, `(runs, examples)`."""
+        """The Euclidean norms of the examples' gradients, `(runs, examples)`."""
         return self.residuals.abs() * self.measurement_norms * row_norms(self.projections)
 
     @full_precision()
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """`sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
+        """The weighted sum `sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
         factors = (weights * self.residuals)[..., None] * self.projections
         if not (weights.is_cpu and bool(weights.all())):  # 0 times an infinite gradient is not 0
             factors = torch.where(weights[..., None] == 0, 0, factors)
         if self.measurements.dim() == 3:
             return torch.bmm(self.measurements.mT, factors).flatten(1)
         runs, _, rank = factors.shape
-        # One product for all runs: their factors side by side.
+        # One product for all runs, with their factors side by side.
         total = self.measurements.mT @ factors.transpose(0, 1).flatten(1)
         return total.unflatten(1, (runs, rank)).transpose(0, 1).flatten(1)
 
     def minus(self, other: "SensingGradients") -> "SensingGradients":
-        """The differences to the same examples' gradients at other points, factored too: `a_i (r_i p_i - s_i q_i)'`."""
+        """The differences from the same examples' gradients at other points, as factors: `a_i (r_i p_i - s_i q_i)'`."""
         one, two = (g.residuals[..., None] * g.projections for g in (self, other))
         ones = torch.ones_like(self.residuals)
         return replace(self, losses=self.losses - other.losses, residuals=ones, projections=one - two)
@@ -102,22 +102,22 @@ class QuadraticSensing:
             if not bool(torch.isfinite(tensor).all()):
                 raise ValueError(f"Expected {name} without NaN or infinite entries.")
         validate.same_length(measurements=self.measurements, targets=self.targets)
-        # In blocks: on a GPU a norm in float64 holds a copy of all of its rows in float64.
+        # In blocks, since on a GPU a float64 norm makes a float64 copy of all of its rows.
         blocks = self.measurements.split(_rows_at_once(self.measurements.shape[1]))
         object.__setattr__(self, "_norms", torch.cat([row_norms(rows) for rows in blocks]))
 
     @staticmethod
     def sample(signal: Tensor, num_examples: int, seed: str | int, noise_std: float = 0.0) -> "QuadraticSensing":
-        """Standard normal measurements of a signal, `y_i = |S' a_i|^2 + noise_std N(0, 1)`.
+        """A problem with standard normal measurements of a signal, `y_i = |S' a_i|^2 + noise_std N(0, 1)`.
 
-        Example i depends on the seed and on i alone: of two samples with one seed the smaller one begins the larger.
+        Example i depends on the seed and on i alone: for one seed a smaller sample is the beginning of a larger one.
         The draws are float64 ones, rounded to the type of the signal, on its device.
 
         Args:
           signal: `(m, rank)`, S.
           num_examples: at least 1.
-          seed: of the draw; fresh examples have a seed of their own, such as `"step 7"`.
-          noise_std: >= 0, of the targets.
+          seed: the seed of the draw; for fresh examples give a new seed, such as `"step 7"`.
+          noise_std: standard deviation of the noise of the targets, >= 0.
         """
         if signal.dim() != 2 or not signal.is_floating_point() or not bool(torch.isfinite(signal).all()):
             raise ValueError(f"Expected signal, {signal.dtype} of shape {tuple(signal.shape)}, to be a finite matrix.")
@@ -141,31 +141,31 @@ class QuadraticSensing:
 
     @property
     def dim(self) -> int:
-        """Entries of U."""
+        """The number of entries of U."""
         return self.measurements.shape[1] * self.rank
 
     @property
     def num_examples(self) -> int:
-        """Examples."""
+        """The number of examples."""
         return len(self.targets)
 
     @property
     def keeps_examples_apart(self) -> bool:
-        """Yes: an example's gradient is a formula of its own rows."""
+        """Always true: each example's gradient depends on that example's rows alone."""
         return True
 
     @property
     def constants(self) -> dict[str, Constant]:
-        """What is known: the infimum of the loss is at least 0. Gradients grow like a cube, so clip them."""
+        """The known constants: the infimum of the loss is at least 0. Gradients grow like a cube, so clip them."""
         return {"lower_bound": Constant(0.0, "proved", "a mean of squares")}
 
     @property
     def bytes_per_run(self) -> int:
-        """Most memory that one more run holds at once on all examples, its point included."""
+        """The peak memory of one more run on all examples, its point included."""
         return (self.num_examples * (3 * self.rank + 5) + 4 * self.dim) * self.measurements.element_size()
 
     def initial(self, streams: Streams, radius: float) -> Tensor:
-        """A starting point a run, `(runs, dim)`, of norm `radius` > 0 in a uniformly random direction.
+        """A starting point for each run, `(runs, dim)`, of norm `radius` > 0 in a uniformly random direction.
 
         The origin is a saddle: a small radius starts close to it.
         """
@@ -174,7 +174,7 @@ class QuadraticSensing:
         return (radius * normal / torch.linalg.vector_norm(normal, dim=1, keepdim=True)).to(self.measurements)
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> SensingGradients:
-        """Losses and factored gradients by example at the points `x`, `(runs, dim)`.
+        """The losses and the factored per-example gradients at the points `x`, `(runs, dim)`.
 
         Args:
           x: `(runs, dim)`.
@@ -194,5 +194,5 @@ class QuadraticSensing:
         return SensingGradients(residuals.square() / 4, residuals, projections, measurements, norms)
 
     def take(self, index: Tensor | slice) -> "QuadraticSensing":
-        """Itself: all runs share the examples."""
+        """Return this problem: all runs share its examples."""
         return self

@@ -1,7 +1,7 @@
-"""Separable landscapes `F(x) = sum_i phi_i(x_i)`: strict saddles in any dimension at the price of a few sines.
+"""Separable landscapes `F(x) = sum_i phi_i(x_i)`: strict saddles in any dimension at the cost of a few sines.
 
-The Hessian is diagonal, so its smallest eigenvalue is its least entry. Each profile `phi` has global constants that are
-the suprema of its derivatives, and those of the sum follow: see `Separable.constants`.
+The Hessian is diagonal, so its smallest eigenvalue is its least entry. Each profile `phi` has global constants, the
+suprema of its derivatives; the constants of the sum follow from them: see `Separable.constants`.
 """
 # ruff: noqa: D102 (what a profile's methods do stands in the docstring of the protocol)
 
@@ -16,6 +16,7 @@ from torch import Tensor
 from dpnotes.core import Constant
 from dpnotes.problems.landscapes import Saddle, check_points
 from dpnotes.util import validate
+from dpnotes.util.validate import Finite, NonNegative, Positive, checked
 
 
 class Profile(Protocol):
@@ -40,14 +41,12 @@ class Profile(Protocol):
     def second(self, t: Tensor) -> Tensor: ...
 
 
+@checked
 @dataclass(frozen=True)
 class Linear:
-    """`slope t`; as a feature of `VirtualData` it is additive noise of standard deviation `slope`."""
+    """The profile `slope t`; as a feature of `VirtualData` it is additive noise of standard deviation `slope`."""
 
-    slope: float
-
-    def __post_init__(self) -> None:
-        validate.non_negative(slope=self.slope)
+    slope: NonNegative
 
     @property
     def lipschitz(self) -> float:
@@ -81,7 +80,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Parabola:
-    """`curvature t^2 / 2`; a negative curvature is a saddle that descent leaves for ever."""
+    """The profile `curvature t^2 / 2`; with a negative curvature it has no minimum, and descent moves away for ever."""
 
     curvature: float
 
@@ -120,19 +119,17 @@ class Parabola:
         return torch.full_like(t, self.curvature)
 
 
+@checked
 @dataclass(frozen=True)
 class LogCosh:
-    """`curvature width^2 log cosh(t / width)`: a bowl whose slope levels off at `curvature width`.
+    """The profile `curvature width^2 log cosh(t / width)`: a bowl whose slope levels off at `curvature width`.
 
     Its second derivative is `curvature sech^2`, and the third, `-2 curvature / width sech^2 tanh`, is largest where
     `tanh^2 = 1/3`.
     """
 
-    curvature: float
-    width: float = 1.0
-
-    def __post_init__(self) -> None:
-        validate.positive(curvature=self.curvature, width=self.width)
+    curvature: Positive
+    width: Positive = 1.0
 
     @property
     def lipschitz(self) -> float:
@@ -155,7 +152,7 @@ class LogCosh:
         return math.inf
 
     def value(self, t: Tensor) -> Tensor:
-        # log cosh u = log(1 + 2 sinh^2(u / 2)) where small: |u| + softplus(-2 |u|) - log 2 would cancel there.
+        # log cosh u = log(1 + 2 sinh^2(u / 2)) for small u, where |u| + softplus(-2 |u|) - log 2 would cancel.
         u = (t / self.width).abs()
         near = torch.log1p(2 * torch.sinh(u.clamp(max=2) / 2).square())
         far = u + torch.log1p(torch.exp(-2 * u)) - math.log(2)
@@ -168,15 +165,13 @@ class LogCosh:
         return self.curvature * (1 - torch.tanh(t / self.width).square())
 
 
+@checked
 @dataclass(frozen=True)
 class _Wave:
-    """What a sine and a cosine have in common."""
+    """The parameters and constants that a sine and a cosine share."""
 
-    amplitude: float
-    frequency: float = 1.0
-
-    def __post_init__(self) -> None:
-        validate.positive(amplitude=self.amplitude, frequency=self.frequency)
+    amplitude: Positive
+    frequency: Positive = 1.0
 
     @property
     def lipschitz(self) -> float:
@@ -199,9 +194,10 @@ class _Wave:
         return self.amplitude
 
 
+@checked
 @dataclass(frozen=True)
 class Cosine(_Wave):
-    """`amplitude cos(frequency t)`: a hill of curvature `-amplitude frequency^2` at 0; all derivatives are bounded."""
+    """The profile `amplitude cos(frequency t)`: at 0 a hill of curvature `-amplitude frequency^2`; all bounded."""
 
     def value(self, t: Tensor) -> Tensor:
         return self.amplitude * torch.cos(self.frequency * t)
@@ -213,9 +209,10 @@ class Cosine(_Wave):
         return -self.smoothness * torch.cos(self.frequency * t)
 
 
+@checked
 @dataclass(frozen=True)
 class Sine(_Wave):
-    """`amplitude sin(frequency t)`; as a feature of `VirtualData` it is noise that varies from place to place."""
+    """The profile `amplitude sin(frequency t)`; as a feature of `VirtualData` it is noise that depends on x."""
 
     def value(self, t: Tensor) -> Tensor:
         return self.amplitude * torch.sin(self.frequency * t)
@@ -227,30 +224,28 @@ class Sine(_Wave):
         return -self.smoothness * torch.sin(self.frequency * t)
 
 
+@checked
 @dataclass(frozen=True)
 class DoubleWell:
-    """`gamma (t^4 / (4 width^2) - t^2 / 2)` up to `radius`, and beyond it the parabola that continues it.
+    """The profile `gamma (t^4 / (4 width^2) - t^2 / 2)` up to `radius`, continued beyond it by a parabola.
 
     Minima at `+-width`, a hill of curvature `-gamma` at 0. Proof of the constants: the second derivative is
     `gamma (3 min(|t|, radius)^2 / width^2 - 1)` everywhere, which lies between `-gamma` and its value at `radius`, both
-    attained; its slope is largest just inside `radius`, `6 gamma radius / width^2`.
+    attained; the third derivative is largest just inside `radius`, `6 gamma radius / width^2`.
 
     Args:
       gamma: > 0, the escape curvature.
       width: > 0, where the minima are.
-      radius: at least `width`, which it is if None; then the smoothness is `2 gamma`.
+      radius: at least `width`; None means `width`, which makes the smoothness `2 gamma`.
     """
 
-    gamma: float
-    width: float = 1.0
-    radius: float | None = None
+    gamma: Positive
+    width: Positive = 1.0
+    radius: Finite | None = None
 
     def __post_init__(self) -> None:
-        validate.positive(gamma=self.gamma, width=self.width)
-        if self.radius is not None:
-            validate.real(radius=self.radius)
-            if self.radius < self.width:
-                raise ValueError(f"Expected radius={self.radius} >= width={self.width}: the minima lie within it.")
+        if self.radius is not None and self.radius < self.width:
+            raise ValueError(f"Expected radius={self.radius} >= width={self.width}: the minima lie within it.")
 
     @property
     def lipschitz(self) -> float:
@@ -295,10 +290,10 @@ class DoubleWell:
 
 @dataclass(frozen=True)
 class Separable:
-    """`F(x) = sum_i phi_i(x_i)`, with a profile for each stretch of coordinates.
+    """The landscape `F(x) = sum_i phi_i(x_i)`, with one profile for each block of consecutive coordinates.
 
-    A gradient costs one evaluation of the profile's derivative a number (a sine, a tanh, or a few products) and one
-    copy where there is more than one part; memory is that of the points, a few times over.
+    A gradient costs one evaluation of a profile's derivative for each coordinate (a sine, a tanh, or a few products),
+    and one copy if there is more than one part; it takes a few times the memory of the points.
 
     Args:
       parts: pairs `(profile, count)`: the profile of the next `count` coordinates, at least 1 each.
@@ -326,16 +321,16 @@ class Separable:
 
     @property
     def dim(self) -> int:
-        """Number of coordinates."""
+        """The number of coordinates."""
         return sum(count for _, count in self.parts)
 
     @property
     def constants(self) -> dict[str, Constant]:
-        """Global and attained. "lipschitz", "minimum" and "maximum" only where they are finite.
+        """The global constants, all attained; "lipschitz", "minimum" and "maximum" only where they are finite.
 
-        Proof: a diagonal Hessian's norm is its largest entry, so smoothness is the largest of the profiles', and since
-        `max_i |a_i (x_i - y_i)| <= max_i |a_i| |x - y|`, so is the Hessian's Lipschitz constant. The coordinates move
-        freely, so slopes add up in squares, minima and maxima as they are.
+        Proof: a diagonal Hessian's norm is its largest entry, so the smoothness is the largest of the profiles', and so
+        is the Hessian's Lipschitz constant, since `max_i |a_i (x_i - y_i)| <= max_i |a_i| |x - y|`. The coordinates are
+        independent, so the squares of the slopes add up, and so do minima and maxima.
         """
         profiles = [profile for profile, _ in self.parts]
         found = {
@@ -348,13 +343,13 @@ class Separable:
         return {name: Constant(value, "proved", why) for name, (value, why) in found.items() if math.isfinite(value)}
 
     def constants_within(self, radius: float) -> dict[str, Constant]:
-        """The global ones."""
+        """The global constants, whatever the radius."""
         validate.positive(radius=radius)
         return self.constants
 
     @property
     def saddle(self) -> Saddle:
-        """The origin, where every even profile is critical; the escape direction is the first of least curvature.
+        """The origin, critical for even profiles; the escape direction is the first coordinate of least curvature.
 
         Raises:
           ValueError: if the origin is not critical, or has no negative curvature.
@@ -368,7 +363,7 @@ class Separable:
         return Saddle(origin, direction, float(gamma))
 
     def terms(self, x: Tensor) -> Tensor:
-        """`phi_i(x_i)`, `(..., dim)`."""
+        """The terms `phi_i(x_i)`, `(..., dim)`."""
         return self._each([profile.value for profile, _ in self.parts], x)
 
     def curvatures(self, x: Tensor) -> Tensor:
@@ -376,23 +371,23 @@ class Separable:
         return self._each([profile.second for profile, _ in self.parts], x)
 
     def value(self, x: Tensor) -> Tensor:
-        """`F(x)`, `(...)`."""
+        """The value `F(x)`, `(...)`."""
         return self.terms(x).sum(-1)
 
     def gradient(self, x: Tensor) -> Tensor:
-        """`phi_i'(x_i)`, `(..., dim)`."""
+        """The gradient, with entries `phi_i'(x_i)`, `(..., dim)`."""
         return self._each([profile.first for profile, _ in self.parts], x)
 
     def hessian(self, x: Tensor) -> Tensor:
-        """Dense, `(..., dim, dim)`."""
+        """The dense Hessian, `(..., dim, dim)`."""
         return torch.diag_embed(self.curvatures(x))
 
     def hessian_vector(self, x: Tensor, v: Tensor) -> Tensor:
-        """Hessian times `v`, `(..., dim)`."""
+        """The Hessian times `v`, `(..., dim)`."""
         return self.curvatures(x) * v
 
     def smallest_eigenvalue(self, x: Tensor) -> Tensor:
-        """The least entry of the diagonal, `(...)`."""
+        """The smallest eigenvalue of the Hessian, the least entry of its diagonal, `(...)`."""
         return self.curvatures(x).amin(-1)
 
     def _each(self, functions: list[Callable[[Tensor], Tensor]], x: Tensor) -> Tensor:
@@ -404,13 +399,14 @@ class Separable:
 
 
 def hard_instance(accuracy: float, dim: int, amplitude: float = 1.0) -> tuple[Separable, Tensor]:
-    """A long ramp along a ridge, on which the sample complexity of finding a stationary point shows.
+    """A landscape with a long ramp along a ridge, which shows the sample complexity of finding a stationary point.
 
     `F(x) = B cos(k x_1) + A cos(x_2) + sum_i>2 log cosh x_i` with `k = 4 accuracy / B` and `A = 2 sqrt(accuracy)`. The
-    ramp has the slope `4 accuracy sin(k x_1)`, so descent gains about `accuracy^2` a step and needs as many steps as a
-    theorem allows. On the ridge `x_2 = 0` the smallest eigenvalue is `-2 sqrt(accuracy)`, and the Hessian's Lipschitz
-    constant rho is below 2: no point of it is second-order stationary, whose bound is `-sqrt(rho accuracy)`. Easier
-    landscapes give steeper curves than the theorems predict. The instance is ours, of no paper.
+    ramp has the slope `4 accuracy sin(k x_1)`, so descent gains about `accuracy^2` in each step and needs as many steps
+    as a theorem allows. On the ridge `x_2 = 0` the smallest eigenvalue is `-2 sqrt(accuracy)`, and the Hessian's
+    Lipschitz constant rho is below 2: no point of the ridge is second-order stationary, since the bound for that is
+    `-sqrt(rho accuracy)`. Easier landscapes give steeper curves than the theorems predict. This instance is not from a
+    paper.
 
     Args:
       accuracy: the gradient norm that is sought, > 0, below 1 and below `amplitude / 8`.

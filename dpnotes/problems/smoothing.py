@@ -1,15 +1,16 @@
 """Smoothed losses in closed form: means over a ball, and the envelopes of Moreau and of Lasry and Lions.
 
 Most are functions of one number, a linear form `t = a'x` with `|a| = 1`, or a distance `t = |x - c|`; for a longer form
-multiply the radius by `|a|`, the parameter of an envelope by `|a|^2`. The gradient in x is the derivative times `a`, or
-times the unit vector from c. What has finitely many kinks along a form is a sum of absolute values:
-`max(u, v) = (u + v)/2 + |u - v|/2`, `relu(t) = (t + |t|)/2`, `||t| - b| = |t - b| + |t + b| - |t| - b`; the mean over a
-ball is linear, so theirs follow. An envelope is not.
+multiply the radius by `|a|`, and the parameter of an envelope by `|a|^2`. The gradient in x is the derivative times
+`a`, or times the unit vector from c. A piecewise linear function of a form is a sum of absolute values and a linear
+term: `max(u, v) = (u + v)/2 + |u - v|/2`, `relu(t) = (t + |t|)/2`, `||t| - b| = |t - b| + |t + b| - |t| - b`; taking
+the mean over a ball is linear, so the means of these functions follow. Taking an envelope is not.
 
 Means over a ball are those of the paper by Kornowski, Liu and Talwar, Fact 2.3, with sharp constants in place of
-orders: of an L-Lipschitz function the mean over a ball of radius alpha is at most `L alpha dim / (dim + 1)` off and
-`kappa L / alpha`-smooth, with kappa of `smoothing_constant`. Of their Fact B.2, on envelopes, (ii) and (iv) are
-corrected here: the double envelope is at most `L^2 parameter` off and `1 / parameter`-smooth (docs/errata.md).
+orders: the mean of an L-Lipschitz function over a ball of radius alpha differs from it by at most
+`L alpha dim / (dim + 1)` and is `kappa L / alpha`-smooth, with kappa of `smoothing_constant`. Parts (ii) and (iv) of
+their Fact B.2, on envelopes, are corrected here: the double envelope differs from the function by at most
+`L^2 parameter` and is `1 / parameter`-smooth (docs/errata.md).
 """
 
 import math
@@ -19,14 +20,15 @@ import torch
 from scipy import special
 from torch import Tensor
 
-from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, Finite, Positive, checked
 
-# Beyond c = 10 the terms fall fast, some `6 sqrt(dim)` of them; below they do not, and scipy (1.17) does not fail yet.
+# From c = 10 on the series converges fast, in some `6 sqrt(dim)` terms; below it does not, but scipy (1.17) copes.
 _LONG_SERIES = 10.0
 
 
-def smoothing_constant(dim: int) -> float:
-    """kappa: the mean of a 1-Lipschitz function over a ball of radius alpha is `kappa / alpha`-smooth.
+@checked
+def smoothing_constant(dim: AtLeastOne) -> float:
+    """The constant kappa: the mean of a 1-Lipschitz function over a ball of radius alpha is `kappa / alpha`-smooth.
 
     `|x_1|` attains it. It is `2 Gamma(dim/2 + 1) / (sqrt(pi) Gamma((dim + 1)/2))`, twice the density at 0 of a
     coordinate of the unit ball, about `sqrt(2 dim / pi)`.
@@ -38,21 +40,21 @@ def smoothing_constant(dim: int) -> float:
       >>> [round(smoothing_constant(dim), 6) for dim in (1, 2, 3, 100)]
       [1.0, 1.27324, 1.5, 7.998817]
     """
-    validate.at_least(1, dim=dim)
     return 2 / math.sqrt(math.pi) * math.exp(math.lgamma(dim / 2 + 1) - math.lgamma((dim + 1) / 2))
 
 
 # ---------------------------------------------------------------- means over a ball
 def smoothed_absolute(t: Tensor, radius: float, dim: int) -> tuple[Tensor, Tensor]:
-    """The mean of `|t + a'y|` over y in a ball, and its derivative: of the absolute value of a linear form.
+    """The mean of `|t + a'y|`, the absolute value of a linear form, over y in a ball, and its derivative.
 
-    The derivative is the share of the ball on the side of x less that beyond the kink, `I(t^2; 1/2, (dim + 1)/2)` for
-    `|t| <= radius = 1`, I the regularised incomplete beta function; the value is its integral.
+    The derivative is the fraction of the ball on x's side of the kink minus the fraction beyond it,
+    `I(t^2; 1/2, (dim + 1)/2)` for `|t| <= radius = 1`, I the regularised incomplete beta function; the value is its
+    integral.
 
     Args:
       t: `(...)`, values of the form at the center.
-      radius: of the ball, > 0.
-      dim: of the ball, at least 1.
+      radius: the radius of the ball, > 0.
+      dim: the dimension of the ball, at least 1.
 
     Returns:
       Value and derivative, `(...)` each, in the type of `t`.
@@ -80,9 +82,9 @@ def smoothed_norm(distance: Tensor, radius: float, dim: int) -> tuple[Tensor, Te
         |r| F(-1/2, (1 - dim)/2; dim/2 + 1; 1/r^2)  for r >= 1,  dim/(dim + 1) F(-1/2, -(dim + 1)/2; dim/2; r^2)  else.
 
     Args:
-      distance: `(...)`, of the center of the ball, >= 0.
-      radius: of the ball, > 0.
-      dim: of the ball, at least 1.
+      distance: `(...)`, from the center of the ball to the point, >= 0.
+      radius: the radius of the ball, > 0.
+      dim: the dimension of the ball, at least 1.
 
     Returns:
       Value and derivative, `(...)` each, in the type of `distance`.
@@ -109,7 +111,7 @@ def smoothed_norm(distance: Tensor, radius: float, dim: int) -> tuple[Tensor, Te
 
 
 def _hypergeometric(a: float, b: float, c: float, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss' hypergeometric function and its derivative, for z in [0, 1]."""
+    """The Gauss hypergeometric function and its derivative, for z in [0, 1]."""
 
     def function(a: float, b: float, c: float) -> np.ndarray:
         if c < _LONG_SERIES:
@@ -130,19 +132,17 @@ def _check_finite(t: Tensor) -> None:
         raise ValueError("Expected numbers without NaN or infinite entries.")
 
 
-def _scaled(t: Tensor, radius: float, dim: int) -> np.ndarray:
-    """Absolute values in units of the radius, float64, of arguments that are in their domains."""
-    validate.positive(radius=radius)
-    validate.at_least(1, dim=dim)
+@checked
+def _scaled(t: Tensor, radius: Positive, dim: AtLeastOne) -> np.ndarray:
+    """The absolute values in units of the radius, float64; the arguments are checked."""
     _check_finite(t)
     return (t.double().abs() / radius).cpu().numpy()
 
 
 # ---------------------------------------------------------------- envelopes
-def _check_envelope(t: Tensor, parameter: float, slope: float) -> None:
-    """Refuse what is out of its domain, and what the type of `t` cannot tell from 0 or infinity."""
-    validate.positive(parameter=parameter)
-    validate.real(slope=slope)
+@checked
+def _check_envelope(t: Tensor, parameter: Positive, slope: Finite) -> None:
+    """Raise an error for arguments outside their domains, or beyond the range of the type of `t`."""
     if not t.is_floating_point():
         raise TypeError(f"Expected values of a floating-point type, got {t.dtype}.")
     _check_finite(t)
@@ -155,8 +155,8 @@ def _check_envelope(t: Tensor, parameter: float, slope: float) -> None:
 def moreau_absolute(t: Tensor, parameter: float, slope: float = 1.0) -> tuple[Tensor, Tensor]:
     """Moreau's envelope `min_s slope |s| + (s - t)^2 / (2 parameter)`, and a derivative of it.
 
-    Huber's function for a positive slope. For a negative one the envelope lies below by `slope^2 parameter / 2` and has
-    the kink that it had.
+    For a positive slope it is Huber's function. For a negative slope it is the function minus `slope^2 parameter / 2`,
+    with the same kink.
 
     Args:
       t: `(...)`.
@@ -180,13 +180,14 @@ def moreau_absolute(t: Tensor, parameter: float, slope: float = 1.0) -> tuple[Te
     return derivative * t - parameter / 2 * derivative.square(), derivative
 
 
-def lasry_lions_absolute(t: Tensor, parameter: float, slope: float = 1.0) -> tuple[Tensor, Tensor]:
+@checked
+def lasry_lions_absolute(t: Tensor, parameter: float, slope: Finite = 1.0) -> tuple[Tensor, Tensor]:
     """The double envelope `max_z min_y slope |y| + (z - y)^2 / (4 parameter) - (z - t)^2 / (2 parameter)`.
 
     `-M(-M'(h))` with Moreau's envelopes M of this parameter and M' of twice it (Lasry and Lions, "A remark on
-    regularization in Hilbert spaces", Israel J. Math. 55, 1986; eq. (19) of Kornowski, Liu and Talwar, corrected). Of a
-    convex function it is M, since `M'` is M of M and `-M(-M(g)) = g` for a convex g. Of `-c |t|`, M' is `-c |t| -
-    c^2 parameter`, so it is `-M(c |t|) - c^2 parameter`: at 0 the error is all of `c^2 parameter`.
+    regularization in Hilbert spaces", Israel J. Math. 55, 1986; eq. (19) of Kornowski, Liu and Talwar, corrected). For
+    a convex function it equals M, since `M'` is M of M and `-M(-M(g)) = g` for convex g. For `-c |t|`, M' is
+    `-c |t| - c^2 parameter`, so it equals `-M(c |t|) - c^2 parameter`, whose error at 0 is `c^2 parameter`.
 
     Args:
       t: `(...)`.
@@ -203,17 +204,17 @@ def lasry_lions_absolute(t: Tensor, parameter: float, slope: float = 1.0) -> tup
       >>> lasry_lions_absolute(torch.tensor([0.0, 0.25, 3.0]), parameter=0.5, slope=-4.0)
       (tensor([ -8.0000,  -8.0625, -16.0000]), tensor([-0.0000, -0.5000, -4.0000]))
     """
-    validate.real(slope=slope)
     value, derivative = moreau_absolute(t, parameter, abs(slope))
     return (value, derivative) if slope > 0 else (-value - parameter * slope**2, -derivative)
 
 
-def lasry_lions_phase(t: Tensor, target: float, parameter: float) -> tuple[Tensor, Tensor]:
+@checked
+def lasry_lions_phase(t: Tensor, target: Positive, parameter: Positive) -> tuple[Tensor, Tensor]:
     """The double envelope of `||t| - target|`, robust phase retrieval along one form, and its derivative.
 
-    M' is Huber's function of `|t| - target`, since a minimum of functions has the least of their envelopes; for
-    `target >= 2 parameter` the three kinks are smoothed each by itself, the outer ones as those of `|t|`, the one
-    between them as that of `-|t|`.
+    M' is Huber's function of `|t| - target`, since the envelope of a minimum is the minimum of the envelopes; for
+    `target >= 2 parameter` the three kinks are smoothed separately, the outer ones like that of `|t|`, the middle one
+    like that of `-|t|`.
 
     Args:
       t: `(...)`.
@@ -230,7 +231,6 @@ def lasry_lions_phase(t: Tensor, target: float, parameter: float) -> tuple[Tenso
       >>> lasry_lions_phase(torch.tensor([0.0, 0.5, 2.0, 4.0]), target=2.0, parameter=1.0)
       (tensor([1.0000, 0.8750, 0.0000, 1.5000]), tensor([-0.0000, -0.5000,  0.0000,  1.0000]))
     """
-    validate.positive(parameter=parameter, target=target)
     if target < 2 * parameter:
         raise ValueError(f"Expected target={target:g} >= 2 parameter={parameter:g}.")
     peak, peak_slope = lasry_lions_absolute(t, parameter, -1.0)

@@ -1,9 +1,10 @@
-"""Sentences as tensors of word-piece numbers, and BERT as a module of the parts whose gradients by example are known.
+"""Sentences as tensors of word-piece numbers, and BERT built from layers whose per-example gradients are known.
 
-BERT is Devlin, Chang, Lee and Toutanova's (arXiv:1810.04805v2). The class below has the parameter names of the package
-transformers and gives its logits, but looks every embedding up by example, so that the gradient of each example can be
-taken apart layer by layer, and computes attention from products and a softmax, so that it can be differentiated twice.
-The published weights and word pieces are read by transformers, which the extra `text` installs; nothing else needs it.
+BERT is due to Devlin, Chang, Lee and Toutanova (arXiv:1810.04805v2). The class below has the parameter names of the
+package transformers and gives its logits, but looks embeddings up separately for each example, so that per-example
+gradients can be computed layer by layer, and computes attention from products and a softmax, so that it can be
+differentiated twice. The published weights and word pieces are read by transformers, which the extra `text` installs;
+nothing else needs it.
 """
 
 import math
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 
 from dpnotes.problems.datasets.cola import Corpus, Sentences
 from dpnotes.problems.datasets.dataset import Dataset
-from dpnotes.problems.files import DataCorrupt, DataNotFound, PublishedFile, fetch
+from dpnotes.problems.published import DataCorrupt, DataNotFound, PublishedFile, fetch
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 
@@ -35,7 +36,7 @@ BERT_FILES = tuple(
 _BERT_FOLDER = "bert-base-uncased"
 _INITIAL_STD = 0.02  # of weights and embeddings of BERT-base, in the authors' code
 
-# Sentences and a length to `(sentences, 2, length)` int64: numbers of word pieces, and 1 where there is one, else 0.
+# Maps sentences and a length to `(sentences, 2, length)` int64: word-piece numbers, and 1 for a piece, 0 for padding.
 Tokenizer = Callable[[Sequence[str], int], Tensor]
 
 
@@ -51,13 +52,13 @@ _NUMBER_OF = {piece: number for number, piece in enumerate(CHARACTER_PIECES)}
 def character_tokenizer(sentences: Sequence[str], length: int) -> Tensor:
     """The word pieces of a vocabulary of single characters, `CHARACTER_PIECES`: a `Tokenizer` that needs no file.
 
-    The vocabulary is ASCII, in lower case, so it says nothing about any private sentence. Accents and control
-    characters are dropped; a word with any other character is unknown. What is longer than `length` is cut off. On
-    CoLA's sentences that is what BERT's tokeniser makes of this vocabulary.
+    The vocabulary is ASCII, in lower case, so it reveals nothing about private sentences. Accents and control
+    characters are dropped; a word with any other character is unknown. Sentences longer than `length` are cut off. On
+    CoLA's sentences the result equals that of BERT's tokeniser with this vocabulary.
 
     Args:
-      sentences: to be tokenised.
-      length: pieces a sentence, [CLS] and [SEP] included, at least 2.
+      sentences: the sentences to tokenise.
+      length: pieces in a sentence, [CLS] and [SEP] included, at least 2.
 
     Example:
       >>> numbers, present = character_tokenizer(["Go on."], length=9)[0]
@@ -90,7 +91,7 @@ def bert_tokenizer() -> Tokenizer:
 
     Raises:
       ModuleNotFoundError: when transformers is not installed.
-      DataNotFound: when a file is not here and cannot be downloaded; the message says which goes where.
+      DataNotFound: when a file is not on this machine and cannot be downloaded; the message says where to put it.
       DataCorrupt: when a file is not the published one.
     """
     transformers = _transformers()
@@ -115,9 +116,9 @@ def tokenise(
     Args:
       corpus: sentences, such as `datasets.load_cola()`.
       tokenizer: `character_tokenizer`, or `bert_tokenizer()` for the published weights.
-      length: pieces a sentence; longer sentences are cut off, shorter ones padded.
-      test: which development sentences are the test examples. GLUE's are both, and are the default: Avdiukhin et al.
-        report a test accuracy and do not say on which sentences; the labels of the test parts are not public.
+      length: pieces in a sentence; longer sentences are cut off, shorter ones padded.
+      test: the development sentences that are the test examples. GLUE uses both parts, as is the default: Avdiukhin et
+        al. report a test accuracy without naming its sentences; the labels of the test parts are not public.
 
     Raises:
       ValueError: outside these domains.
@@ -146,15 +147,15 @@ def tokenise(
 # ---------------------------------------------------------------- BERT
 @dataclass(frozen=True)
 class BertSize:
-    """How large a BERT is.
+    """The sizes of a BERT.
 
     Args:
-      vocabulary: word pieces.
-      hidden: numbers by which a piece is represented; a multiple of `heads`.
-      layers: of attention.
-      heads: of attention in a layer.
+      vocabulary: number of word pieces.
+      hidden: width of a piece's representation; a multiple of `heads`.
+      layers: number of attention layers.
+      heads: attention heads of a layer.
       intermediate: hidden units between two layers of attention.
-      max_length: pieces a sentence, at most.
+      max_length: the largest number of pieces in a sentence.
 
     Raises:
       ValueError: for a size below 1, or heads that do not divide hidden.
@@ -178,14 +179,14 @@ TINY_BERT = BertSize(len(CHARACTER_PIECES), 16, 2, 2, 32, 64)  # 7,586 parameter
 
 
 class Bert(nn.Module):
-    """BERT with a classifier on its first piece: `(batch, 2, length)` int64, as a `Tokenizer` makes it, to logits.
+    """BERT with a classifier on its first piece: it maps a `Tokenizer`'s `(batch, 2, length)` int64 to logits.
 
     Dropout, 0.1 in the published settings, is off: the loss of an example is a function of the parameters and the
-    example, as the theorems and the gradients by example ask. The logits are `(batch, num_classes)`. Attention holds
+    example, as the theorems and per-example gradients require. The logits are `(batch, num_classes)`. Attention holds
     `(batch, heads, length, length)` numbers a layer.
 
     Args:
-      size: of it.
+      size: its sizes.
       num_classes: at least 2.
 
     Example:
@@ -217,7 +218,7 @@ class Bert(nn.Module):
         self.classifier = nn.Linear(hidden, num_classes)
 
     def forward(self, packed: Tensor) -> Tensor:
-        """Logits `(batch, num_classes)` of packed sentences `(batch, 2, length)`."""
+        """Return logits `(batch, num_classes)` for packed sentences `(batch, 2, length)`."""
         if packed.dim() != 3 or packed.shape[1] != 2 or packed.shape[2] > self.size.max_length:
             raise ValueError(
                 f"Expected packed.shape={tuple(packed.shape)} to be (batch, 2, length) with "
@@ -237,7 +238,7 @@ class Bert(nn.Module):
 
 
 class _Layer(nn.Module):
-    """Attention over the pieces that are there, then two dense layers, each with a residual and a normalisation."""
+    """A layer of BERT: attention over the present pieces and dense layers, each with a residual and a normalisation."""
 
     def __init__(self, size: BertSize) -> None:
         super().__init__()
@@ -276,38 +277,39 @@ def _add(parts: Any, inside: Tensor, outside: Tensor) -> Tensor:
 
 
 def random_bert(size: BertSize, seed: str | int, num_classes: int = 2) -> Bert:
-    """A BERT at a random start: weights and embeddings normal, biases 0, scales 1.
+    """A randomly initialised BERT: weights and embeddings normal, biases 0, scales 1.
 
     The standard deviation is 0.02 at the width of BERT-base, as in the authors' code, and in proportion to
-    1/sqrt(hidden) at others: sums over the width are then alike, where 0.02 would make a narrow one's logits constant.
+    1/sqrt(hidden) at others: sums over the width then have the same scale, while 0.02 would make the logits of a narrow
+    network constant.
 
     Args:
-      size: of it, such as `TINY_BERT`.
-      seed: of the draw.
+      size: its sizes, such as `TINY_BERT`.
+      seed: the seed of the draw.
       num_classes: at least 2.
 
     Example:
       >>> sum(parameter.numel() for parameter in random_bert(TINY_BERT, seed=0).parameters())
       7586
     """
-    with torch.device("meta"):  # what a layer would draw by itself is not wanted
+    with torch.device("meta"):  # skips the draws of torch's own initialisation
         model = Bert(size, num_classes)
     model.load_state_dict(_start(model, seed), assign=True)
     return model
 
 
 def pretrained_bert(seed: str | int, num_classes: int = 2) -> Bert:
-    """The published uncased BERT-base, with a classifier at a random start, as in `random_bert`.
+    """The published uncased BERT-base, with a randomly initialised classifier, as in `random_bert`.
 
     109,483,778 parameters for two classes. The weights are read by transformers.
 
     Args:
-      seed: of the classifier's draw.
+      seed: the seed of the classifier's draw.
       num_classes: at least 2.
 
     Raises:
       ModuleNotFoundError: when transformers is not installed.
-      DataNotFound: when a file is not here and cannot be downloaded; the message says which goes where.
+      DataNotFound: when a file is not on this machine and cannot be downloaded; the message says where to put it.
       DataCorrupt: when a file is not the published one, or lacks a parameter.
     """
     transformers = _transformers()
@@ -334,7 +336,7 @@ def pretrained_bert(seed: str | int, num_classes: int = 2) -> Bert:
 
 
 def _start(model: Bert, seed: str | int, prefix: str = "") -> dict[str, Tensor]:
-    """Random values of the parameters whose name starts with the prefix, each from a stream of its own."""
+    """Initial values of the parameters whose name starts with the prefix, each drawn under its own name."""
     validate.text_or_whole(seed=seed)
     streams = Streams.of("bert", [seed])
     std = _INITIAL_STD * math.sqrt(BERT_BASE.hidden / model.size.hidden)
@@ -361,7 +363,7 @@ def _transformers() -> Any:
 
 
 def _bert_folder() -> Path:
-    """The folder with all of BERT's files, each verified."""
+    """The folder that holds all of BERT's files, each verified."""
     paths = [fetch(_BERT_FOLDER, file) for file in BERT_FILES]
     folders = sorted({str(path.parent) for path in paths})
     if len(folders) > 1:

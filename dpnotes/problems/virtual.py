@@ -1,8 +1,8 @@
-"""Virtual data: examples whose mean over a fresh batch is drawn exactly, whatever the size of the batch.
+"""Virtual data: examples for which the mean over a fresh batch of any size is drawn exactly.
 
 An example is `f(x; z) = F(x) + sum_k z_k h_k(x_k)` with independent standard normal `z_k`, and the mean of b of them is
 the same function with `z_k` of variance `1 / b`. So a data set of 10^14 examples costs one draw of `dim` numbers a
-batch, the noise of a gradient is known in closed form, and whether a point is stationary is read off F.
+batch, the noise of a gradient is known in closed form, and F tells whether a point is stationary.
 """
 
 import math
@@ -16,16 +16,17 @@ from dpnotes.problems.landscapes import Landscape
 from dpnotes.problems.separable import Separable
 from dpnotes.random.streams import Streams
 from dpnotes.util import checks, validate
+from dpnotes.util.validate import Finite, Positive, Probability, checked
 
 
 @dataclass(frozen=True, eq=False)
 class FreshBatch:
-    """One batch a run of examples that no other batch holds, to be asked at as many points as needed.
+    """A batch of fresh examples for each run, whose mean loss and gradient can be evaluated at any number of points.
 
-    Differences of its gradients at two points are SPIDER's: both see the same examples.
+    Differences of its gradients at two points are SPIDER's, since both gradients use the same examples.
 
     Args:
-      data: what it was drawn from.
+      data: the population that it was drawn from.
       size: `(runs,)` float64, examples in the batch.
       mean: `(runs, dim)` float64, the mean of the examples' z.
     """
@@ -35,12 +36,12 @@ class FreshBatch:
     mean: Tensor
 
     def value(self, x: Tensor) -> Tensor:
-        """Mean loss over the batch at `x` `(runs, dim)`, `(runs,)`."""
+        """The mean loss over the batch at `x` `(runs, dim)`, `(runs,)`."""
         self._check(x)
         return self.data.landscape.value(x) + (self.mean.to(x) * self.data.features.terms(x)).sum(-1)
 
     def gradient(self, x: Tensor) -> Tensor:
-        """Mean gradient over the batch at `x` `(runs, dim)`, `(runs, dim)`."""
+        """The mean gradient over the batch at `x` `(runs, dim)`, `(runs, dim)`."""
         self._check(x)
         return torch.addcmul(self.data.landscape.gradient(x), self.mean.to(x), self.data.features.gradient(x))
 
@@ -53,14 +54,14 @@ class FreshBatch:
 class VirtualData:
     """A population of examples `f(x; z) = F(x) + sum_k z_k h_k(x_k)`, `z_k` independent standard normal.
 
-    The features decide what the noise of a gradient is, at the cost of one more evaluation of their derivatives:
-      * `Linear(s)`: Gaussian of standard deviation s in each coordinate, everywhere;
-      * `Sine(a, w)`: at most `a w`, and it changes by at most `a w^2` times the move, so that SPIDER has what to gain;
-      * `Parabola(c)`: `c` times the coordinate, so none at the origin: at a saddle with curvature `-gamma` there,
-        descent with step size `eta` and batches of `b` escapes only if about `eta c^2 < 2 b gamma`.
+    The features determine the noise of a gradient, at the cost of one more evaluation of their derivatives:
+      * `Linear(s)`: Gaussian noise of standard deviation s in each coordinate, everywhere;
+      * `Sine(a, w)`: noise of at most `a w`, which changes by at most `a w^2` times the distance, so that SPIDER helps;
+      * `Parabola(c)`: noise of `c` times the coordinate, so none at the origin: from a saddle there of curvature
+        `-gamma`, descent with step size `eta` and batches of `b` escapes only if about `eta c^2 < 2 b gamma`.
 
     Args:
-      landscape: F.
+      landscape: the mean function F.
       features: the terms `h_k`, as many as coordinates; `Linear(0.0)` for a coordinate without noise.
 
     Raises:
@@ -87,12 +88,12 @@ class VirtualData:
 
     @property
     def dim(self) -> int:
-        """Number of coordinates."""
+        """The number of coordinates."""
         return self.landscape.dim
 
     @property
     def constants(self) -> dict[str, Constant]:
-        """Those of F under their names, and of the examples as far as they exist over all of space.
+        """The constants of F, under their names, and the constants of the examples that hold over all of space.
 
         "variance": the supremum over x of `variance`. "norm_subgaussian": a sigma with
         `E exp(|grad f(x; z) - grad F(x)|^2 / sigma^2) <= e` (Assumption B of Avdiukhin et al., with an expectation for
@@ -103,13 +104,14 @@ class VirtualData:
         return self._with_noise(self.landscape.constants)
 
     def constants_within(self, radius: float) -> dict[str, Constant]:
-        """The same, in the ball of this radius around the origin."""
+        """The constants that hold in the ball of this radius around the origin."""
         return self._with_noise(self.landscape.constants_within(radius))
 
+    @checked
     def example_constants(
-        self, num_examples: float, failure_probability: float, radius: float | None = None
+        self, num_examples: Finite, failure_probability: Probability, radius: Positive | None = None
     ) -> dict[str, Constant]:
-        """Constants of every example among `num_examples`, with probability `1 - failure_probability` over their draw.
+        """The constants of all examples among `num_examples`, with probability `1 - failure_probability` over the draw.
 
         Proof: `P(|z_k| > q) <= exp(-q^2 / 2)` and `P(|z| > sqrt(dim) + q) <= exp(-q^2 / 2)`, with half of the failure
         probability for each, shared by a union bound.
@@ -128,11 +130,8 @@ class VirtualData:
           >>> {name: round(c.value, 2) for name, c in data.example_constants(1e14, 1e-3).items()}
           {'lipschitz': 7.46, 'smoothness': 5.54, 'hessian_lipschitz': 5.54}
         """
-        validate.real(num_examples=num_examples)
         if num_examples < 1:
             raise ValueError(f"Expected num_examples={num_examples!r} >= 1.")
-        validate.or_none(validate.positive, radius=radius)
-        validate.between(0, 1, failure_probability=failure_probability)
         base = self.landscape.constants if radius is None else self.landscape.constants_within(radius)
         noisy = self._noisy_coordinates
         per_example = 2 * num_examples / failure_probability
@@ -152,25 +151,25 @@ class VirtualData:
         }
 
     def variance(self, x: Tensor) -> Tensor:
-        """`E |grad f(x; z) - grad F(x)|^2 = sum_k h_k'(x_k)^2`, `(...)`, of one example; of a batch, over its size."""
+        """The variance `E |grad f(x; z) - grad F(x)|^2 = sum_k h_k'(x_k)^2` of one example, `(...)`."""
         return self.features.gradient(x).square().sum(-1)
 
     def difference_variance(self, x: Tensor, y: Tensor) -> Tensor:
-        """The same of one example's difference `grad f(x; z) - grad f(y; z)`, `(...)`."""
+        """The variance of one example's difference `grad f(x; z) - grad f(y; z)`, `(...)`."""
         return (self.features.gradient(x) - self.features.gradient(y)).square().sum(-1)
 
     def fresh(self, batch_size: float | Tensor, streams: Streams, purpose: str, call: int | Tensor) -> FreshBatch:
-        """A batch that shares no example with one of another purpose or call: `dim` normal numbers a run.
+        """A batch that shares no example with a batch of another purpose or call: `dim` normal draws for each run.
 
-        Whoever asks twice with the same arguments gets the same batch, which is then used twice (or, of secret streams,
-        an error): keep the `FreshBatch` to ask at several points, and count calls (and the examples used so far) in
-        what never goes back.
+        The same arguments give the same batch again, whose examples are then used twice (with secret streams they raise
+        an error): keep the `FreshBatch` to evaluate several points, and count calls (and the examples used so far) in
+        state that is never rolled back.
 
         Args:
-          batch_size: whole numbers from 1 to 1e18, one for all runs or `(runs,)`; floats are welcome.
-          streams: of the runs, on the device of the points.
-          purpose: what the batch is for.
-          call: which batch it is, one for all runs or `(runs,)`, from 0 to 2^32 - 1.
+          batch_size: whole numbers from 1 to 1e18, one for all runs or `(runs,)`; floats are accepted.
+          streams: the runs' streams, on the device of the points.
+          purpose: the name of the use of the batch.
+          call: the number of the batch, one for all runs or `(runs,)`, from 0 to 2^32 - 1.
 
         Raises:
           ValueError: for other batch sizes or calls.
@@ -189,7 +188,7 @@ class VirtualData:
         return FreshBatch(self, size, streams.normal(purpose, call, self.dim) / size.sqrt()[:, None])
 
     def take(self, index: Tensor | slice) -> "VirtualData":
-        """Itself: all runs draw from one population."""
+        """Return this problem: all runs draw from one population."""
         return self
 
     @property
@@ -201,7 +200,7 @@ class VirtualData:
         if "lipschitz" in noise:
             where = "the features' slopes"
             found["variance"] = Constant(noise["lipschitz"].value ** 2, "proved", f"sum of squares of {where}")
-            # E exp(|N(0, s^2 I_k)|^2 / sigma^2) = (1 - 2 s^2 / sigma^2)^(-k / 2), and less where a slope is below s.
+            # E exp(|N(0, s^2 I_k)|^2 / sigma^2) = (1 - 2 s^2 / sigma^2)^(-k / 2), and less if a slope is below s.
             slope = max(profile.lipschitz for profile, _ in self.features.parts)
             sigma = slope * math.sqrt(-2 / math.expm1(-2 / self._noisy_coordinates)) if slope else 0.0
             found["norm_subgaussian"] = Constant(sigma, "proved", f"the normal law with the largest of {where}")

@@ -1,1 +1,1 @@
-"""Random numbers: streams of seeded and secret draws, and the kernels that draw them."""
+"""Random numbers: seeded and secret streams, and the kernels that generate them."""

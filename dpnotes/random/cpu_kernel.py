@@ -1,13 +1,13 @@
 """The draws as fused kernels for the CPU, compiled by numba: the bits of `reference.py`, a tenth of its time.
 
 A kernel fills blocks `begin ... end - 1` of all runs, counted row by row, so that threads share the work whatever its
-shape. It has no branch and no call in its inner loop, and LLVM makes vectors of it; without `fastmath` it contracts no
-multiplication with an addition. Threads are Python's, as kernels release its lock: numba's own abort a forked child, or
-two callers at once.
+shape. Its inner loop has no branch and no call, so LLVM vectorises it; without `fastmath`, LLVM fuses no multiplication
+with an addition. The threads are Python's, since kernels release the interpreter lock: numba's own threads abort in a
+forked child or with two concurrent callers.
 
-Importing this module compiles, or takes what an earlier process compiled from the disk.
+Importing this module compiles the kernels, or loads those that an earlier process compiled and cached on disk.
 """
-# ruff: noqa: D103 (kernels; what they do stands above each group)
+# ruff: noqa: D103 (kernels; a comment above each group describes it)
 
 import math
 import os
@@ -33,9 +33,9 @@ from dpnotes.random.reference import (
     WORD,
 )
 
-_BLOCKS_A_THREAD = 2**13  # fewer are faster done than handed over
+_BLOCKS_A_THREAD = 2**13  # below this, handing work to a thread costs more than it saves
 
-# Names of one constant each: the compiler sees numbers.
+# One name per constant, so that the compiler sees numbers.
 _M0, _M1 = (np.uint64(word) for word in MULTIPLIERS)
 _W0, _W1 = (np.uint64(word) for word in WEYL)
 _WORD, _12, _20, _32 = np.uint64(WORD), np.uint64(12), np.uint64(20), np.uint64(32)
@@ -47,7 +47,7 @@ _UNIT = 2.0**-BITS
 
 
 def _compiled(signature: str, **options: Any) -> Any:
-    """`numba.njit`, kept on the disk where there is a place for it."""
+    """A decorator like `numba.njit` that caches compiled code on the disk where this is possible."""
 
     def decorate(function: Any) -> Any:
         try:
@@ -78,7 +78,7 @@ def _float(bits):
 
 @numba.njit(inline="always")
 def _box_muller(radius_bits, angle_bits):
-    # frexp by its bits: it is called for 0.5 and more.
+    # frexp by bit operations, valid since the argument is at least 0.5.
     bits = np.float64(_float(radius_bits)).view(np.int64)
     exponent = (bits >> np.int64(52)) - np.int64(1022)
     half = (bits & _FRACTION) | _HALF
@@ -154,19 +154,19 @@ def _words(keys, calls, low, high, start, out, count, begin, end):
             row[4 * block], row[4 * block + 1], row[4 * block + 2], row[4 * block + 3] = c0, c1, c2, c3
 
 
-# ---------------------------------------------------------------- what `dpnotes.random.draws` asks for
+# ---------------------------------------------------------------- functions that `dpnotes.random.draws` calls
 def words(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, count: int) -> Tensor:
-    """As `reference.words`."""
+    """The words of `reference.words`, to the bit."""
     return _filled(_words, np.empty((len(keys), count, 4), np.int64), keys, calls, purpose, start)
 
 
 def uniforms(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, count: int) -> Tensor:
-    """As `reference.uniforms`."""
+    """The uniform numbers of `reference.uniforms`, to the bit."""
     return _filled(_uniforms, np.empty((len(keys), count, 2)), keys, calls, purpose, start)
 
 
 def normals(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, count: int) -> Tensor:
-    """As `reference.normals`."""
+    """The normal numbers of `reference.normals`, to the bit."""
     return _filled(_normals, np.empty((len(keys), count, 2)), keys, calls, purpose, start)
 
 
@@ -192,7 +192,7 @@ _pools: dict[int, ThreadPoolExecutor] = {}
 
 
 def _pool() -> ThreadPoolExecutor:
-    """The threads of this process: a forked child has none of its parent's."""
+    """The thread pool of this process: a forked child does not inherit its parent's threads."""
     process = os.getpid()
     if process not in _pools:
         _pools.setdefault(process, ThreadPoolExecutor(os.cpu_count(), "dpnotes draws"))

@@ -1,6 +1,6 @@
-"""Which code draws: a fused kernel where there is one for the device, else the reference, with the same bits.
+"""The choice of the code that draws: a fused kernel if the device has one, else the reference, with equal bits.
 
-A kernel is compared with the reference when it is first needed, and is not used if a bit differs.
+A kernel is compared with the reference when it is first needed, and rejected if a bit differs.
 """
 
 import importlib
@@ -15,7 +15,7 @@ import torch
 
 from dpnotes.random import reference
 
-# What compiles the kernel for a type of device, where the kernel is, and how to get the compiler.
+# By type of device: the compiler of the kernel, the kernel's module, and how to install the compiler.
 _COMPILERS = {"cpu": "numba", "cuda": "triton"}
 _MODULES = {"cpu": "dpnotes.random.cpu_kernel", "cuda": "dpnotes.random.gpu_kernel"}
 _ADVICE = {"cpu": "pip install -c constraints.txt -e '.[fast]'", "cuda": "it comes with PyTorch's builds for CUDA"}
@@ -23,7 +23,7 @@ _ADVICE = {"cpu": "pip install -c constraints.txt -e '.[fast]'", "cuda": "it com
 
 @dataclass(frozen=True)
 class Backend:
-    """What draws on a device: the module, whether it is fused, what it is and what to do about it, in words."""
+    """The code that draws on a device: its module, whether it is fused, a description and advice."""
 
     module: ModuleType
     fused: bool
@@ -32,16 +32,16 @@ class Backend:
 
     @property
     def bytes_a_number(self) -> int:
-        """Memory that drawing one number takes at its peak: the number itself, and what it is made of."""
+        """The peak memory for drawing one number, in bytes, including intermediate values."""
         return 16 if self.fused else 96
 
 
 @lru_cache(maxsize=16)
 def backend(device: torch.device) -> Backend:
-    """What draws on this device, found out at the first draw there.
+    """The code that draws on this device, determined at the first draw there.
 
-    A kernel that its compiler refuses, or that draws other bits, is warned of once and not used; so is a device on
-    which the reference itself draws other bits than on a CPU, where runs cannot be repeated elsewhere to the bit.
+    A kernel that does not compile or draws other bits is not used, with one warning. There is also a warning if the
+    reference itself draws other bits on the device than on a CPU: its runs cannot be repeated elsewhere to the bit.
 
     Example:
       >>> backend(torch.device("meta")).about
@@ -65,7 +65,7 @@ def _kernel(device: torch.device) -> Backend:
         module = importlib.import_module(_MODULES[device.type])
         if not agrees(module, device):
             raise ArithmeticError("its bits are not the reference's")
-    except Exception as error:  # whatever a compiler raises that is too old, too new or has no place to write to
+    except Exception as error:  # anything that a compiler may raise: too old, too new, no place to write to
         why = f"{type(error).__name__}: {error}".splitlines()[0]
         about = f"the kernel of {compiler} is not used, draws are slower ({why})"
         warnings.warn(about, RuntimeWarning, stacklevel=3)
@@ -74,7 +74,7 @@ def _kernel(device: torch.device) -> Backend:
 
 
 def agrees(module: ModuleType, device: torch.device) -> bool:
-    """Whether a module draws on a device what the reference draws on a CPU, on some thousand numbers of all kinds."""
+    """Return whether a module draws the same bits on a device as the reference on a CPU, on some thousand numbers."""
     keys = torch.tensor([[0, 0], [0xFFFFFFFF, 0x12345678], [5, 0xFFFFFFFF]])
     for calls in (torch.tensor([3]), torch.tensor([0, 2**31, 2**32 - 1])):
         for kind in ("words", "uniforms", "normals"):

@@ -1,8 +1,8 @@
 """The draws as one Triton kernel for GPUs: the bits of `reference.py` in one launch instead of a hundred.
 
-Compiled without contraction (`enable_fp_fusion=False`). Float64 additions, multiplications, divisions and square roots
-are correctly rounded on every GPU; numbers that are no powers of two come from a table, as a float written into a
-kernel may be read as float32.
+The kernel is compiled without fused multiply-add (`enable_fp_fusion=False`). Float64 additions, multiplications,
+divisions and square roots are correctly rounded on every GPU; constants other than powers of two come from a table,
+because Triton may read a float literal in a kernel as float32.
 """
 # ruff: noqa: D103 (kernels)
 # pyright: reportMissingImports=false, reportIndexIssue=false
@@ -95,18 +95,18 @@ def _kernel(keys, calls, num_calls, low, high, start, count, table, out, KIND: t
 
 
 def words(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, count: int) -> Tensor:
-    """As `reference.words`."""
+    """The words of `reference.words`, to the bit."""
     return _filled("words", keys.new_empty(len(keys), count, 4), keys, calls, purpose, start)
 
 
 def uniforms(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, count: int) -> Tensor:
-    """As `reference.uniforms`."""
+    """The uniform numbers of `reference.uniforms`, to the bit."""
     out = keys.new_empty(len(keys), count, 2, dtype=torch.float64)
     return _filled("uniforms", out, keys, calls, purpose, start)
 
 
 def normals(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, count: int) -> Tensor:
-    """As `reference.normals`."""
+    """The normal numbers of `reference.normals`, to the bit."""
     out = keys.new_empty(len(keys), count, 2, dtype=torch.float64)
     return _filled("normals", out, keys, calls, purpose, start)
 

@@ -1,8 +1,8 @@
-"""The draws, operation by operation, in torch on any device: what every faster kernel has to equal to the bit.
+"""The reference implementation of the draws, in torch on any device; faster kernels must equal it to the bit.
 
-Each operation is one that IEEE 754 rounds in one way (additions, multiplications, divisions, square roots) or exact
-(integers, powers of two, changes of sign), and each is a kernel of its own, so nothing contracts two of them into one.
-`torch.sqrt` on a CPU is not correctly rounded (with MKL it is off in 1 of 70 cases): numpy's is.
+Each operation is correctly rounded under IEEE 754 (additions, multiplications, divisions, square roots) or exact
+(integers, powers of two, changes of sign), and each is a kernel of its own, so that no two of them are fused.
+`torch.sqrt` on a CPU is not correctly rounded (with MKL, 1 of 70 results is off); numpy's is.
 """
 
 import math
@@ -25,7 +25,7 @@ LOG_SERIES = tuple(-4 / (2 * k + 1) for k in range(10))  # -2 ln((1 + s) / (1 - 
 SINE_SERIES = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(9))  # sin(a) / a in powers of a^2
 CENTRE = math.sqrt(0.5)
 MINUS_TWO_LOG_TWO = -2 * math.log(2)
-ANGLE_STEP = 2.0 ** (1 - BITS) * math.pi  # of 2^50 steps to a right angle
+ANGLE_STEP = 2.0 ** (1 - BITS) * math.pi  # with 2^50 steps to a right angle
 EIGHTH_TURN = math.pi / 4
 
 
@@ -51,7 +51,7 @@ def philox(key: tuple[Tensor, Tensor], counter: tuple[Tensor, Tensor, Tensor, Te
 
 
 def _rounds(key: Tensor, counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """The first and third word, and the second and fourth, as rows: two at once are half as many kernels to launch."""
+    """The first and third words, and the second and fourth, as rows: in pairs they need half as many launches."""
     c0, c1, c2, c3 = torch.broadcast_tensors(*counter, *key)[:4]  # `broadcast_shapes` takes 30 times as long
     even, odd = torch.stack([c0, c2]), _halves(torch.stack([c1, c3]))[0]
     weyl = _on(tuple(number * word for number in range(ROUNDS) for word in WEYL), key.device)
@@ -60,9 +60,9 @@ def _rounds(key: Tensor, counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> tupl
     for round_keys in keys.unbind(0):
         product = torch.empty_like(even)
         torch.mul(even[1], MULTIPLIERS[1], out=product[0])
-        torch.mul(even[0], MULTIPLIERS[0], out=product[1])  # a product of two words may wrap: its bits are the same
+        torch.mul(even[0], MULTIPLIERS[0], out=product[1])  # a product of two words may wrap; its bits stay right
         low, high = _halves(product)
-        # Written over the low half of what went into the product; its high half stays 0.
+        # The result overwrites the low half of the product's input; the high half stays 0.
         torch.bitwise_xor(high, odd, out=_halves(even)[0]).bitwise_xor_(round_keys)
         odd = low
     return even, product & WORD
@@ -86,7 +86,7 @@ def _halves(words: Tensor) -> tuple[Tensor, Tensor]:
 
 @lru_cache(maxsize=16)
 def _on(values: tuple[float, ...], device: torch.device) -> Tensor:
-    """Constants on a device: copied once, since the host waits for a copy."""
+    """A tensor of constants on a device, cached because each copy makes the host wait."""
     return torch.tensor(values, device=device, dtype=torch.int64 if isinstance(values[0], int) else torch.float64)
 
 
@@ -97,33 +97,33 @@ def words(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, cou
       keys: `(runs, 2)` int64.
       calls: `(runs,)` or `(1,)` int64.
       purpose: two words.
-      start: the first block.
-      count: of blocks.
+      start: the number of the first block.
+      count: the number of blocks.
     """
     (c0, c2), (c1, c3) = _rounds(*_blocks(keys, calls, purpose, start, count))
     return torch.stack([c0, c1, c2, c3], dim=-1)
 
 
 def uniforms(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, count: int) -> Tensor:
-    """Uniform numbers in (0, 1), two a block, `(runs, count, 2)` float64."""
+    """Uniform numbers in (0, 1), two per block, `(runs, count, 2)` float64."""
     bits = _joined(*_rounds(*_blocks(keys, calls, purpose, start, count)))
     numbers = bits.movedim(0, -1).to(torch.float64, memory_format=torch.contiguous_format)
     return numbers.add_(0.5).mul_(2.0**-BITS)
 
 
 def normals(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, count: int) -> Tensor:
-    """Standard normal numbers, two a block, `(runs, count, 2)` float64."""
+    """Standard normal numbers, two per block, `(runs, count, 2)` float64."""
     return box_muller(_joined(*_rounds(*_blocks(keys, calls, purpose, start, count))))
 
 
 def _blocks(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, count: int) -> tuple[Any, Any]:
-    """Key and counter."""
+    """The keys and counters of the blocks."""
     element = torch.arange(start, start + count, device=keys.device)[None]
     return keys.T[..., None], (element, calls[:, None], *_on(purpose, keys.device).view(2, 1, 1).unbind(0))
 
 
 def _joined(high: Tensor, low: Tensor) -> Tensor:
-    """52 uniform bits: with the half added later they stay exact in float64 and reach neither 0 nor 1."""
+    """The 52 uniform bits of a number: with 1/2 added later it is exact in float64 and reaches neither 0 nor 1."""
     return (high << 20).bitwise_or_(low >> 12)
 
 
@@ -147,7 +147,7 @@ def box_muller(bits: Tensor) -> Tensor:
     # ln u for u = (bits + 1/2) 2^-52: ln(mantissa) = ln(c) + 2 artanh(s), |s| <= 0.172 with c = sqrt(1/2).
     mantissa, exponent = torch.frexp(value)
     s = (mantissa - CENTRE).div_(mantissa.add_(CENTRE))
-    # A point on the right quarter of the circle; two further bits choose among the four by swap and sign.
+    # A point on one quarter of the circle; two further bits choose the quarter by a swap and a sign.
     log, sine = _series(torch.stack([s, angle.mul_(ANGLE_STEP).sub_(EIGHTH_TURN)])).unbind(0)
     radius = log.add_((exponent.to(torch.float64) - (BITS + 0.5)).mul_(MINUS_TWO_LOG_TWO))
     radius = sqrt(radius.clamp_min_(0))
@@ -160,9 +160,9 @@ def box_muller(bits: Tensor) -> Tensor:
 
 
 def _series(arguments: Tensor) -> Tensor:
-    """-2 ln((1 + s) / (1 - s)) of the first row and the sine of the second, by Horner's rule on both at once.
+    """The values -2 ln((1 + s) / (1 - s)) of the first row and the sine of the second, by one Horner scheme.
 
-    The sine's series is one term shorter: its first step multiplies a 0, so its bits are those of the shorter one.
+    The sine's series is one term shorter and starts with a coefficient 0, which does not change its bits.
     """
     squares = arguments * arguments
     columns = _on(LOG_SERIES[::-1] + (0.0, *SINE_SERIES[::-1]), arguments.device)

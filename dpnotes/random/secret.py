@@ -1,9 +1,9 @@
-"""What secret streams draw: numbers of the operating system's generator, which nobody can draw again.
+"""The draws of secret streams: numbers from the operating system's generator, which nobody can draw again.
 
-There is no key and no counter: every call draws afresh, in a fork too, and on a copy of the machine where the kernel
-notices one. A uniform number has all 53 bits however near it is to 0 or to 1, so a normal or a Laplace number is a real
-one but for rounding. `rounded` does without that: it is the nearest whole number to `offset + scale * noise` for noise
-that is real, as if computed with infinitely many digits (docs/derivations/rounded_noise.md).
+There is no key and no counter: every call draws afresh, also in a forked process, and on a copy of the machine if the
+kernel notices the copy. A uniform number has all 53 bits however near it is to 0 or 1, so normal and Laplace numbers
+are exact samples up to rounding. `rounded` has no such rounding: it returns the nearest whole number to
+`offset + scale * noise` for real-valued noise, as with infinitely many digits (docs/derivations/rounded_noise.md).
 """
 
 import os
@@ -15,10 +15,10 @@ from torch import Tensor
 
 Noise = Literal["normal", "laplace"]
 
-_TOP = np.uint64(11)  # what is left of a word above these bits is exact in float64
-# What a noise number is off by at most, in standard deviations or scales: docs/derivations/rounded_noise.md.
+_TOP = np.uint64(11)  # a word shifted right by these bits is exact in float64
+# The largest error of a noise number, in standard deviations or scales: docs/derivations/rounded_noise.md.
 ERROR = 2.0**-40
-_MORE = 256  # random bits that a number is continued by where float64 does not tell how it is rounded
+_MORE = 256  # further random bits of a number whose rounding float64 leaves open
 
 
 def _bits(*shape: int) -> np.ndarray:
@@ -26,7 +26,7 @@ def _bits(*shape: int) -> np.ndarray:
 
 
 def _halves(count: int) -> np.ndarray:
-    """Uniform numbers of (0, 1/2), float64, cut off after 53 bits however small they are.
+    """Uniform numbers in (0, 1/2), float64, truncated to 53 significant bits however small they are.
 
     The number of zeros before the first one of a sequence of random bits is the exponent, the 52 bits after it are the
     fraction.
@@ -45,10 +45,10 @@ def _halves(count: int) -> np.ndarray:
 
 
 class _Drawn:
-    """Noise numbers as float64 has them, and the bits that they were made of.
+    """Noise numbers in float64, together with the random bits that they were computed from.
 
-    Each is made of a uniform number u, which is `half` or 1 less it, and of a word: a sign and, for normal numbers, the
-    angle. Two normal numbers have these in common (Box and Muller).
+    A number is computed from a uniform number u, which is `half` or `1 - half`, and from a word that holds a sign and,
+    for normal numbers, the angle. A pair of normal numbers shares both (Box and Muller).
     """
 
     def __init__(self, noise: Noise, count: int) -> None:
@@ -66,7 +66,7 @@ class _Drawn:
         self.numbers = both.reshape(-1)[:count]
 
     def nearest(self, places: np.ndarray, offsets: np.ndarray, scales: np.ndarray) -> list[int]:
-        """The whole numbers next to `offset + scale * noise` at these places, with the bits that follow."""
+        """The whole numbers nearest to `offset + scale * noise` at these places, computed with further random bits."""
         from mpmath import mp
 
         continued: dict[int, tuple[int, int]] = {}
@@ -90,10 +90,10 @@ class _Drawn:
 
 
 def rounded(noise: Noise, offset: Tensor, scale: Tensor) -> Tensor:
-    """The nearest whole numbers to `offset + scale * noise`, `(runs, size)` float64, for noise that is real.
+    """The nearest whole numbers to `offset + scale * noise`, `(runs, size)` float64, for real-valued noise.
 
-    Where float64 leaves two whole numbers possible, which happens once in some 10^8 numbers at 2^11 steps a deviation,
-    it is computed with more random bits and digits: the chance that these do not tell either is below 2^-200.
+    Where float64 leaves two whole numbers possible, once in some 10^8 numbers at 2^11 steps per standard deviation, the
+    number is computed with more random bits and digits: the chance that they do not decide either is below 2^-200.
 
     Args:
       noise: standard normal, or Laplace of scale 1.
@@ -110,7 +110,7 @@ def rounded(noise: Noise, offset: Tensor, scale: Tensor) -> Tensor:
         torch.from_numpy(drawn.numbers).to(offset.device).view(offset.shape).mul_(scale[:, None]).add_(offset).add_(0.5)
     )
     nearest = above.floor()
-    unclear = above.sub_(nearest).sub_(0.5).abs_() >= 0.5 - ERROR * scale[:, None]  # of a whole number and a half
+    unclear = above.sub_(nearest).sub_(0.5).abs_() >= 0.5 - ERROR * scale[:, None]  # near a whole number and a half
     if bool(unclear.any()):
         row = unclear.nonzero()[:, 0]
         places = unclear.flatten().nonzero()[:, 0].cpu().numpy()
@@ -120,12 +120,12 @@ def rounded(noise: Noise, offset: Tensor, scale: Tensor) -> Tensor:
 
 
 def words(num_runs: int, num_blocks: int, device: torch.device) -> Tensor:
-    """32-bit words, `(runs, blocks, 4)` int64."""
+    """Random 32-bit words, `(runs, blocks, 4)` int64."""
     return torch.from_numpy(_bits(num_runs, num_blocks, 2).view(np.uint32).astype(np.int64)).to(device)
 
 
 def uniforms(num_runs: int, num_blocks: int, device: torch.device) -> Tensor:
-    """Uniform numbers of (0, 1), `(runs, blocks, 2)` float64."""
+    """Uniform numbers in (0, 1), `(runs, blocks, 2)` float64."""
     half = _halves(num_runs * num_blocks * 2)
     upper = np.minimum(1 - half, 1 - 2.0**-53)
     drawn = np.where(_bits(len(half)) & np.uint64(1), upper, half)

@@ -2,17 +2,17 @@
 
 The generator is Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
 SC 2011). The run's key is Philox's key; call, purpose and element are its counter, so no two draws share a stream,
-whatever the batch, the mask or the chunk. Normals are Box and Muller's, evaluated with additions, multiplications,
-divisions and square roots alone, each correctly rounded, so that CPU, GPU and every kernel (`dpnotes.random.draws`)
-agree to the bit.
+whatever the batch, the mask or the chunk. Normal numbers are Box and Muller's, evaluated only with additions,
+multiplications, divisions and square roots, each correctly rounded, so that CPU, GPU and every kernel
+(`dpnotes.random.draws`) agree to the bit.
 
-Whoever holds the seed can draw the noise again and subtract it. A run that anyone can repeat is a demonstration, and
-its epsilon is the mechanism's, not the file's. `Streams.secure` draws from the operating system instead: it has no key,
-nothing can be drawn again, and such a run cannot be repeated.
+A person who knows the seed can draw the noise again and subtract it. A run that anyone can repeat is a demonstration:
+its epsilon is that of the mechanism, not of the published file. `Streams.secure` draws from the operating system
+instead: it has no key, no number can be drawn again, and such a run cannot be repeated.
 
-What anyone can repeat is also floating-point noise: which numbers can come out depends on the exact answer (Mironov,
-"On significance of the least significant bits for differential privacy", CCS 2012). On secret streams mechanisms
-without memory round once, as real numbers would be (`draws.secret.rounded`). docs/privacy.md says more.
+Seeded noise is also floating-point noise: which sums are possible depends on the exact answer (Mironov, "On
+significance of the least significant bits for differential privacy", CCS 2012). On secret streams, mechanisms without
+memory round a real-valued sum once (`random.secret.rounded`). docs/privacy.md says more.
 """
 
 import hashlib
@@ -31,11 +31,11 @@ from dpnotes.random import secret as system
 from dpnotes.random.reference import WORD, high_word
 from dpnotes.util import checks, validate
 
-_AHEAD = 64  # calls that a small vector is drawn for at once
-_SMALL = 512  # numbers in all runs
-_NAMES = 15  # vectors that are remembered beside the one that is drawn
+_AHEAD = 64  # calls for which a small vector is drawn at once
+_SMALL = 512  # numbers over all runs, up to which a vector counts as small
+_NAMES = 15  # vectors kept in addition to the current one
 
-# What secret streams may draw again, and why: who sees both draws learns nothing of the data from their being equal.
+# Purposes for which secret streams may repeat a draw, and why: equal draws must reveal nothing about the data.
 REPLAYED = {
     "augmentation": "a picture that passes twice in one step has to be changed alike; it is no release",
 }
@@ -48,7 +48,7 @@ def _words_of(text: str) -> tuple[int, int]:
 
 
 def _json(name: str, value: str | int) -> str:
-    """A text or a whole number as JSON; what only looks like one of them (True, 1.0) is refused."""
+    """The JSON of a text or a whole number; values that only resemble them (True, 1.0) are refused."""
     validate.text_or_whole(**{name: value})
     return json.dumps(value if isinstance(value, str) else int(value))
 
@@ -58,9 +58,9 @@ class Streams:
     """Stateless randomness for a batch of runs.
 
     Args:
-      keys: `(runs, 2)` int64, two 32-bit words a run. The key comes from what the run is (its spec), never from
-        its place in the batch; `Streams.of` makes it. Keys that are handed over are no secret: `Streams.secure`
-        alone makes secret streams.
+      keys: `(runs, 2)` int64, two 32-bit words per run. A key is derived from the run's spec, never from its place in
+        the batch; `Streams.of` makes keys. Keys that are passed in are not secret: only `Streams.secure` makes secret
+        streams.
 
     Raises:
       ValueError: for keys of another type or shape.
@@ -78,35 +78,35 @@ class Streams:
         validate.instance(Tensor, keys=keys)
         if keys.dtype != torch.int64 or keys.dim() != 2 or keys.shape[1] != 2:
             raise ValueError(f"Expected keys, {keys.dtype} of shape {tuple(keys.shape)}, to be int64 of (runs, 2).")
-        self._keys = keys & WORD  # Philox sees 32 bits a word: what is compared is what is used
-        self._known: tuple[Any, int, Any] = None, 0, None  # calls that were looked at last
+        self._keys = keys & WORD  # Philox uses 32 bits per word: equal keys then mean equal draws
+        self._known: tuple[Any, int, Any] = None, 0, None  # the calls that were checked last
         self._ahead: dict[tuple[str, str, int, int], _Block | None] = {}
-        self._replayed: Tensor | None = None  # of secret streams: keys of what may be drawn again
+        self._replayed: Tensor | None = None  # for secret streams: the keys of draws that may be repeated
 
     @property
     def keys(self) -> Tensor:
-        """`(runs, 2)` int64; who has them draws the noise again. Zeros of secret streams, which have none."""
+        """The keys, `(runs, 2)` int64, from which the noise can be drawn again; zeros for secret streams."""
         return self._keys
 
     @property
     def secret(self) -> bool:
-        """Whether numbers come from the operating system.
+        """Return whether the numbers come from the operating system.
 
-        Such streams draw afresh whenever they are asked, and cannot be stored.
+        Secret streams draw fresh numbers at every call, and cannot be stored.
         """
         return self._replayed is not None
 
     @staticmethod
     def of(seed: str | int, runs: Sequence[str | int], device: torch.device | str = "cpu") -> "Streams":
-        """Keys from a seed and one name a run; equal names share every draw.
+        """Seeded streams, with a key from the seed and the name of each run; equal names share every draw.
 
-        The key is the hash of the pair as JSON, so no two pairs of seed and name are written alike: the number 1 is not
-        the text "1", and a seed "a/b" with the name "c" is not "a" with "b/c".
+        The key is the hash of the pair of seed and name as JSON, so different pairs are hashed differently: the number
+        1 is not the text "1", and the seed "a/b" with the name "c" is not "a" with "b/c".
 
         Args:
           seed: a text or a whole number.
-          runs: names, texts or whole numbers.
-          device: where the keys are, and what is drawn from them.
+          runs: the names, each a text or a whole number.
+          device: the device of the keys and of the numbers drawn from them.
 
         Raises:
           TypeError: for a seed or a name of another type, truth values and floats included, or one name for many runs.
@@ -118,7 +118,7 @@ class Streams:
           Traceback (most recent call last):
           TypeError: Expected run=1.0 to be a text or a whole number.
         """
-        if isinstance(runs, str) or not isinstance(runs, Iterable):  # a text would be as many runs as it has letters
+        if isinstance(runs, str) or not isinstance(runs, Iterable):  # a text would give one run per letter
             raise TypeError(f"Expected {validate.shown('runs', runs)} to be names, a run each: [{runs!r}].")
         start = _json("seed", seed)
         words = [_words_of(f"[{start}, {_json('run', name)}]") for name in runs]
@@ -126,11 +126,11 @@ class Streams:
 
     @staticmethod
     def secure(num_runs: int, device: torch.device | str = "cpu") -> "Streams":
-        """Streams that draw from the operating system's generator, afresh whenever they are asked.
+        """Secret streams, which draw fresh numbers from the operating system's generator at every call.
 
         Args:
           num_runs: at least 1.
-          device: where the numbers are.
+          device: the device of the numbers.
 
         Example:
           >>> streams = Streams.secure(2)
@@ -161,10 +161,10 @@ class Streams:
         return taken
 
     def replayable(self, purpose: str) -> "Streams":
-        """Streams of the same runs that may draw a number again: seeded ones themselves, of secret ones some others.
+        """Streams of the same runs that may repeat a draw: seeded ones as they are, secret ones with fixed random keys.
 
         Args:
-          purpose: one of `REPLAYED`, which says why it may.
+          purpose: one of `REPLAYED`, which gives the reason.
 
         Raises:
           ValueError: for any other purpose.
@@ -181,14 +181,14 @@ class Streams:
         """Raw 32-bit words: four `(runs, num_blocks)` int64 tensors, equal to the bit on every device.
 
         Args:
-          purpose: what the draw is for; draws for different purposes are independent.
-          call: which draw it is, one for all runs or `(runs,)`, from 0 to 2^32 - 1.
+          purpose: a name of the draw's use; draws for different purposes are independent.
+          call: the number of the draw, one for all runs or `(runs,)`, from 0 to 2^32 - 1.
           num_blocks: Philox blocks of four words, at most 2^32.
 
         Raises:
           TypeError: for a purpose that is no text, or a call that is no whole number, truth values included.
-          ValueError: for a call outside this range, which would share its stream with another (of calls on a device:
-            when the host next waits for it), or calls that are not one a run; for more blocks than a stream has.
+          ValueError: for a call outside this range, which would share its stream with another (for calls on a device:
+            when the host next waits for it), or calls that are not one per run; for more blocks than a stream has.
         """
         validate.at_least(1, num_blocks=num_blocks)
         calls = self._calls(purpose, call)
@@ -201,15 +201,14 @@ class Streams:
     def normal(self, purpose: str, call: int | Tensor, size: int, start: int = 0) -> Tensor:
         """Standard normal numbers, `(runs, size)` float64.
 
-        Always float64, whatever it is added to: add first, then round. With fewer bits the squares of a pair lie on
-        so few rings that a reader of the noisy answer can tell which answers are possible.
+        The numbers are float64, whatever they are added to: add first, then round. With fewer bits a pair of numbers
+        has so few possible radii that a reader of the noisy answer can tell which exact answers are possible.
 
         Args:
           purpose: as in `words`.
           call: as in `words`.
-          size: how many numbers, at least 1.
-          start: which element of the vector is the first of them, so that a vector can be drawn in pieces. It has
-            2^33 elements.
+          size: the number of elements, at least 1.
+          start: the index of the first element, so that a vector can be drawn in pieces. A vector has 2^33 elements.
 
         Raises:
           TypeError: as in `words`.
@@ -224,7 +223,7 @@ class Streams:
         return self._numbers("normals", purpose, call, size, start)
 
     def _calls(self, purpose: str, call: int | Tensor) -> Tensor:
-        """The call numbers, `(1,)` or `(runs,)` int64 on the keys' device."""
+        """The checked call numbers, `(1,)` or `(runs,)` int64 on the keys' device."""
         validate.instance(str, purpose=purpose)
         if isinstance(call, bool) or not isinstance(call, Integral | Tensor):
             raise TypeError(f"Expected call={call!r} to be a whole number or a tensor of them.")
@@ -243,10 +242,10 @@ class Streams:
         return calls
 
     def valid_calls(self, calls: Tensor) -> Tensor:
-        """Which of these numbers can be a call, bool of the shape of `calls`, int64: those from 0 to 2^32 - 1.
+        """A mask, bool of the shape of `calls`, of the valid call numbers in `calls`, int64: from 0 to 2^32 - 1.
 
-        Any other would be drawn as one of them. On a device a step that asks this of one tensor for each of its draws
-        is answered from memory.
+        Another number would give the draws of one of these. On a device the mask of the last tensor is kept, so that a
+        step with several draws computes it once.
 
         Raises:
           ValueError: unless all are from 0 to 2^32 - 1; on a device as `dpnotes.util.checks` says.
@@ -255,7 +254,7 @@ class Streams:
           >>> Streams.of(0, ["a"]).valid_calls(torch.tensor([7]))
           tensor([True])
         """
-        remembers = calls.device.type != "cpu" and not calls.is_inference()  # whose changes nobody counts
+        remembers = calls.device.type != "cpu" and not calls.is_inference()  # which have no version counter
         before, version, inside = self._known
         if remembers and before is calls and version == calls._version:
             return inside
@@ -269,7 +268,7 @@ class Streams:
         validate.at_least(1, size=size)
         validate.at_least(0, start=start)
         calls = self._calls(purpose, call)
-        # A fused kernel is as fast call by call.
+        # A fused kernel gains nothing from drawing several calls at once.
         small = size * len(self) <= _SMALL and calls.device.type == "cpu" and not draws.backend(calls.device).fused
         if small and self._replayed is None:
             return self._drawn_ahead(kind, purpose, calls, size, start)
@@ -289,12 +288,12 @@ class Streams:
         return draw(keys, calls, _words_of(purpose), first, count)
 
     def _drawn_ahead(self, kind: str, purpose: str, calls: Tensor, size: int, start: int) -> Tensor:
-        """The same numbers, from a block of calls that were drawn at once; who reads call by call draws seldom.
+        """The same numbers as `_elements`, from a block of consecutive calls that is drawn at once and kept.
 
-        What is drawn ahead stays here: it is no release, has no price and counts as no call until it is asked for.
+        Numbers that are drawn ahead stay in this object: they are no release, have no price and count as no call.
         """
         name = (kind, purpose, size, start)
-        if name not in self._ahead:  # the first time there is no telling whether more will follow
+        if name not in self._ahead:  # at the first call it is unknown whether more will follow
             for old in [*self._ahead][:-_NAMES]:
                 self._ahead.pop(old, None)
             self._ahead[name] = None
@@ -306,13 +305,13 @@ class Streams:
             keys = self._keys.repeat_interleave(_AHEAD, 0)
             each = (calls[:, None] + torch.arange(_AHEAD)).expand(len(self), -1).flatten()
             drawn = self._elements(kind, keys, purpose, each, size, start).view(len(self), _AHEAD, size)
-            block = self._ahead[name] = _Block(calls.clone(), drawn)  # the caller may count on in place
+            block = self._ahead[name] = _Block(calls.clone(), drawn)  # the caller may increment its tensor in place
         return block.drawn[torch.arange(len(self)), calls - block.first]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class _Block:
-    """What a run drew for its calls `first ... first + _AHEAD - 1`, `(runs, _AHEAD, size)`."""
+    """The numbers of each run for its calls `first ... first + _AHEAD - 1`, `(runs, _AHEAD, size)`."""
 
     first: Tensor
     drawn: Tensor

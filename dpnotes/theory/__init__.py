@@ -1,1 +1,1 @@
-"""Theory that is checked: symbols with units, claims with computed verdicts, calculators. Never torch."""
+"""Checked theory: symbols with units, claims with computed verdicts, calculators. It never imports torch."""

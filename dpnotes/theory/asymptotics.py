@@ -1,4 +1,4 @@
-"""Limits, and orders of magnitude of what is no posynomial: two-sided ratios over many decades."""
+"""Statements about limits, and about the order of magnitude of quantities that are no posynomials."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -27,16 +27,16 @@ from dpnotes.theory.verdicts import Kind, Verdict
 
 @dataclass(frozen=True)
 class Limit:
-    """The limit of `quantity` as `variable` goes to `point` is `value`.
+    """The statement that `quantity` tends to `value` as `variable` goes to `point`.
 
     Args:
-      quantity: in `variable`.
-      variable: what moves.
-      point: where to, `sympy.oo` allowed.
+      quantity: an expression in `variable`.
+      variable: the symbol that varies.
+      point: the value that the variable goes to, `sympy.oo` allowed.
       value: the limit as printed.
-      where: definitions put in first.
-      example: values of the other symbols and of `variable`, at which evidence shows the quantity.
-      subject: what the quantity is called.
+      where: definitions, substituted first.
+      example: values of the other symbols and of `variable`, at which the evidence shows the quantity.
+      subject: the name of the quantity.
     """
 
     quantity: sympy.Expr
@@ -49,29 +49,29 @@ class Limit:
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
-        """The limit."""
+        """The printed limit."""
         return (self.value,)
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """What it is made of, for checks of symbols and units."""
+        """All its expressions, for checks of symbols and units."""
         return (self.quantity, self.value, *(sympy.sympify(v) for v in self.where.values()))
 
     def restate(self, *printed: sympy.Expr) -> "Limit":
-        """With another limit."""
+        """Return the statement with another printed limit."""
         return replace(self, value=printed[0])
 
     def latex(self) -> str:
-        """A limit."""
+        """Return the statement as printed, in LaTeX."""
         target = f"{sympy.latex(self.variable)} \\to {sympy.latex(self.point)}"
         return f"\\lim_{{{target}}} {sympy.latex(name_of(self.quantity, self.subject))} = {sympy.latex(self.value)}"
 
     def plain(self) -> str:
-        """A limit."""
+        """Return the statement as printed, as one line of plain text."""
         return f"limit of {name_of(self.quantity, self.subject)} for {self.variable} -> {self.point} = {self.value}"
 
     def verdict(self) -> Verdict:
-        """Exact, contradicted or units differ."""
+        """The verdict: exact, contradicted or units differ."""
         if self.value.is_finite is not False and (problem := compare_units(self.value, self.quantity)):
             return problem
         quantity = substitute(self.quantity, self.where)
@@ -93,19 +93,19 @@ class Limit:
 
 @dataclass(frozen=True)
 class Ratio:
-    """`quantity` is of the order of `rate`, in both directions (Theta) or from above (O), far out along the given axes.
+    """The statement that `quantity` is of the order of `rate` (Theta or O), asymptotically along the given axes.
 
     The ratio is evaluated to 200 digits on a grid in the logarithms of the symbols, over 16, 32 and 64 decades: its
-    extremes settle (up to constants), or go on by ever smaller factors (up to logs), or run away.
+    extremes converge (up to constants), or change by ever smaller factors (up to logs), or diverge.
 
     Args:
       quantity: the true quantity.
       rate: as printed.
-      axes: for each symbol where it starts and whether it grows (+1) or shrinks (-1).
+      axes: for each symbol its starting value and whether it grows (+1) or shrinks (-1).
       sense: Theta or O.
-      where: definitions put in first.
-      example: a point that evidence shows when the ratio runs away.
-      subject: what the quantity is called.
+      where: definitions, substituted first.
+      example: a point that the evidence shows if the ratio diverges.
+      subject: the name of the quantity.
     """
 
     quantity: sympy.Expr
@@ -118,29 +118,29 @@ class Ratio:
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
-        """The rate."""
+        """The printed rate."""
         return (self.rate,)
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """What it is made of, for checks of symbols and units."""
+        """All its expressions, for checks of symbols and units."""
         return (self.quantity, self.rate, *(sympy.sympify(v) for v in self.where.values()))
 
     def restate(self, *printed: sympy.Expr) -> "Ratio":
-        """With another rate."""
+        """Return the statement with another printed rate."""
         return replace(self, rate=printed[0])
 
     def latex(self) -> str:
-        """`quantity = Theta(rate)`."""
+        """Return the statement as printed, in LaTeX."""
         order = "\\Theta" if self.sense == "Theta" else "\\mathcal{O}"
         return f"{sympy.latex(name_of(self.quantity, self.subject))} = {order}\\left({sympy.latex(self.rate)}\\right)"
 
     def plain(self) -> str:
-        """`quantity = Theta(rate)`."""
+        """Return the statement as printed, as one line of plain text."""
         return f"{name_of(self.quantity, self.subject)} = {self.sense}({self.rate})"
 
     def verdict(self) -> Verdict:
-        """Up to constants, up to logs, improvable, not implied, contradicted or units differ."""
+        """The verdict: up to constants, up to logs, improvable, not implied, contradicted or units differ."""
         if problem := compare_units(self.quantity, self.rate):
             return problem
         quantity, rate = substitute(self.quantity, self.where), substitute(self.rate, self.where)
@@ -196,12 +196,13 @@ class Ratio:
 
 
 def _growth(first: float, second: float, third: float) -> Literal["none", "log", "power"]:
-    """How a logarithm grows when the number of decades doubles, and doubles again.
+    """The growth of a ratio, from its logarithm after 16, 32 and 64 decades: none, log or power.
 
-    A constant adds nothing, a power of a logarithm adds the same again, a power twice as much.
+    From doubling to doubling a constant adds nothing, a power of a logarithm the same again, a power twice as much.
     """
     early, late = second - first, third - second
-    # What settles, settles: a twelfth power of a logarithm adds as little at first, but does not add less and less.
+    # A ratio that converges adds less and less; a logarithm to the power 1/12 adds as little at first, but not less and
+    # less.
     if late < 0.01 or (late < 0.05 and late < 0.9 * early):
         return "none"
     return "power" if late > 1.5 * max(early, 1e-9) else "log"

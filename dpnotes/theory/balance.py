@@ -19,184 +19,16 @@ from typing import Any
 
 import numpy as np
 import sympy
+from sympy.polys.matrices import DomainMatrix
 
+from dpnotes.theory.monomials import Powers, monomial_of, monomials, over, powers_of, times
 from dpnotes.util import validate
 
-Powers = Mapping[sympy.Symbol, Fraction]  # a monomial without its coefficient
 Named = Mapping[str, sympy.Expr]
-_MOST_PIECES = 1000  # of a product of sums; a bound of more terms says little up to their number
 _MOST_RAYS = 500  # on the way to the vertices; the work grows with their cube, and 500 take a few seconds
 
 
-# ---------------------------------------------------------------- monomials
-def powers_of(monomial: sympy.Basic, name: str = "") -> dict[sympy.Symbol, Fraction]:
-    """The exponents of a monomial; a positive coefficient is ignored.
-
-    Args:
-      monomial: a product of rational powers of positive symbols.
-      name: what it is called in an error.
-
-    Raises:
-      ValueError: it is no such product; the message names it and the reason.
-
-    >>> x, y = sympy.symbols("x y", positive=True)
-    >>> powers_of(3 * x**2 / sympy.sqrt(y))
-    {x: Fraction(2, 1), y: Fraction(-1, 2)}
-    >>> powers_of(x**sympy.sqrt(2), "noise")
-    Traceback (most recent call last):
-    ValueError: Expected a monomial as the term 'noise', got x**(sqrt(2)): the power sqrt(2) is not rational.
-    """
-    found: dict[sympy.Symbol, Fraction] = {}
-    _gather(monomial, Fraction(1), found, _Context(monomial, name))
-    return {symbol: power for symbol, power in found.items() if power}
-
-
-@dataclass(frozen=True)
-class _Context:
-    expression: sympy.Basic
-    name: str
-
-    def refuse(self, reason: str) -> ValueError:
-        called = f" as the term {self.name!r}" if self.name else ""
-        return ValueError(f"Expected a monomial{called}, got {self.expression}: {reason}.")
-
-
-def _gather(part: sympy.Basic, power: Fraction, found: dict[sympy.Symbol, Fraction], context: _Context) -> None:
-    if isinstance(part, sympy.Symbol):
-        if not part.is_positive:
-            raise context.refuse(f"{part} may be zero or negative")
-        found[part] = found.get(part, Fraction(0)) + power
-    elif isinstance(part, sympy.Mul):
-        for factor in part.args:
-            _gather(factor, power, found, context)
-    elif isinstance(part, sympy.Pow) and part.args[0].free_symbols:
-        exponent = part.args[1]
-        if not isinstance(exponent, sympy.Rational):
-            raise context.refuse(f"the power {exponent} is not rational")
-        _gather(part.args[0], power * Fraction(int(exponent.p), int(exponent.q)), found, context)
-    elif not part.free_symbols:
-        if not part.is_positive:
-            raise context.refuse(f"the factor {part} is not positive")
-    elif isinstance(part, sympy.Add):
-        raise context.refuse(f"{part} is a sum")
-    else:
-        raise context.refuse(f"{part} is no power of a symbol")
-
-
-def monomials(expression: sympy.Basic, name: str = "") -> list[sympy.Expr]:
-    """The monomials whose maximum an expression is, up to constants: the terms of sums and of `Max`, multiplied out.
-
-    Raises:
-      ValueError: a part is no monomial, or a minimum (a sum under a negative power is one).
-
-    >>> x, y = sympy.symbols("x y", positive=True)
-    >>> monomials(x * sympy.sqrt(x + y))
-    [x**(3/2), x*sqrt(y)]
-    """
-    pieces = branches(expression, name)
-    if any("min" in piece.chosen_by for piece in pieces):
-        raise _Context(expression, name).refuse("it contains a minimum")
-    return list(dict.fromkeys(monomial_of(piece.powers) for piece in pieces))
-
-
-def monomial_of(powers: Powers) -> sympy.Expr:
-    """The monomial with these exponents.
-
-    >>> x = sympy.Symbol("x", positive=True)
-    >>> monomial_of({x: Fraction(1, 2)})
-    sqrt(x)
-    """
-    return sympy.Mul(*(s ** sympy.Rational(p.numerator, p.denominator) for s, p in powers.items()))
-
-
-@dataclass(frozen=True)
-class Branch:
-    """A piece of an expression that is a monomial piece by piece.
-
-    Args:
-      powers: the exponents of the monomial.
-      conditions: monomials that are at most 1 exactly where the piece is the value, up to constants.
-      chosen_by: whether a maximum (of a sum, too) or a minimum chose it, or both did.
-    """
-
-    powers: Powers
-    conditions: tuple[Powers, ...] = ()
-    chosen_by: frozenset[str] = frozenset()
-
-
-def branches(expression: sympy.Basic, name: str = "") -> list[Branch]:
-    """The pieces of what is built of positive symbols by sums, `Max`, `Min`, products and rational powers.
-
-    Raises:
-      ValueError: it is built of something else.
-
-    >>> x, y = sympy.symbols("x y", positive=True)
-    >>> [(monomial_of(b.powers), [monomial_of(c) for c in b.conditions]) for b in branches(sympy.Min(x, y))]
-    [(x, [x/y]), (y, [y/x])]
-    """
-    return _branches(expression, _Context(expression, name))
-
-
-_FLIP = {"max": "min", "min": "max"}
-
-
-def _branches(part: sympy.Basic, context: _Context) -> list[Branch]:
-    if isinstance(part, sympy.Add | sympy.Max | sympy.Min):
-        least = isinstance(part, sympy.Min)
-        found = []
-        for choice in product(*(_branches(argument, context) for argument in part.args)):
-            inner = tuple(c for branch in choice for c in branch.conditions)
-            by = frozenset({"min" if least else "max"}).union(*(branch.chosen_by for branch in choice))
-            for chosen in choice:
-                others = [other.powers for other in choice if other is not chosen]
-                ratios = [_over(chosen.powers, o) if least else _over(o, chosen.powers) for o in others]
-                found.append(Branch(chosen.powers, (*inner, *filter(None, ratios)), by))
-        return found
-    if isinstance(part, sympy.Mul):
-        found = [Branch({})]
-        for factor in part.args:
-            found = [
-                Branch(_times(a.powers, b.powers), (*a.conditions, *b.conditions), a.chosen_by | b.chosen_by)
-                for a, b in product(found, _branches(factor, context))
-            ]
-            if len(found) > _MOST_PIECES:
-                raise context.refuse(f"it multiplies out to more than {_MOST_PIECES} monomials")
-        return found
-    if isinstance(part, sympy.Pow) and isinstance(part.args[0], sympy.Add | sympy.Max | sympy.Min | sympy.Mul):
-        exponent = part.args[1]
-        if not isinstance(exponent, sympy.Rational):
-            raise context.refuse(f"the power {exponent} is not rational")
-        power = Fraction(int(exponent.p), int(exponent.q))
-        # Under a negative power a maximum becomes a minimum, and the other way round.
-        return [
-            Branch(
-                {s: v * power for s, v in branch.powers.items() if power},
-                branch.conditions,
-                branch.chosen_by if power > 0 else frozenset(_FLIP[by] for by in branch.chosen_by),
-            )
-            for branch in _branches(part.args[0], context)
-        ]
-    powers: dict[sympy.Symbol, Fraction] = {}
-    _gather(part, Fraction(1), powers, context)
-    return [Branch({s: p for s, p in powers.items() if p})]
-
-
-def _times(left: Powers, right: Powers, power: Fraction | int = 1) -> dict[sympy.Symbol, Fraction]:
-    sums = dict(left)
-    for symbol, value in right.items():
-        sums[symbol] = sums.get(symbol, Fraction(0)) + power * value
-    return {symbol: value for symbol, value in sums.items() if value}
-
-
-def _over(left: Powers, right: Powers) -> dict[sympy.Symbol, Fraction]:
-    return _times(left, right, -1)
-
-
-def _dot(left: Powers, right: Mapping[sympy.Symbol, Fraction]) -> Fraction:
-    return sum((value * right[s] for s, value in left.items() if s in right), Fraction(0))
-
-
-# ---------------------------------------------------------------- what is at most what
+# ---------------------------------------------------------------- the order of monomials
 @dataclass(frozen=True)
 class Certificate:
     """A proof that a monomial is at most the largest of others: it is their weighted mean times regime monomials.
@@ -220,7 +52,7 @@ class Witness:
 
 
 def regime_of(symbols: Iterable[sympy.Symbol]) -> dict[str, sympy.Expr]:
-    """What the domains of paper symbols say about them, as monomials that are at most 1.
+    """The domains of paper symbols as monomials that are at most 1.
 
     >>> from dpnotes.theory.symbols import COUNT, PaperSymbols
     >>> regime_of([PaperSymbols("example").symbol("d", "dimension", domain=COUNT)])
@@ -237,7 +69,7 @@ def regime_of(symbols: Iterable[sympy.Symbol]) -> dict[str, sympy.Expr]:
 
 
 def at_most(smaller: sympy.Expr, larger: Sequence[sympy.Expr], regime: Named | None = None) -> Certificate | Witness:
-    """Whether one monomial is at most the largest of others, up to constants, wherever all of `regime` are at most 1.
+    """Prove or refute that one monomial is at most the largest of others, up to constants, where `regime` is at most 1.
 
     Floating point proposes the multipliers or the direction, rationals verify them, or decide where they cannot.
 
@@ -274,7 +106,7 @@ def _at_most(smaller: Powers, larger: Sequence[Powers], regime: Mapping[str, Pow
         exact = _solve([columns[k] for k in support], target)
         if exact is not None and all(value >= 0 for value in exact):
             return _certificate(dict(zip(support, exact, strict=True)), len(larger), list(regime))
-    direction = _direction([_over(smaller, other) for other in larger], list(regime.values()), symbols)
+    direction = _direction([over(smaller, other) for other in larger], list(regime.values()), symbols)
     if direction is not None:
         return Witness(direction)
     # Floats could not tell a tiny weight from none: decide in rationals.
@@ -353,6 +185,10 @@ def _direction(
     return {s: int(value) for s, value in direction.items()}
 
 
+def _dot(left: Powers, right: Mapping[sympy.Symbol, Fraction]) -> Fraction:
+    return sum((value * right[s] for s, value in left.items() if s in right), Fraction(0))
+
+
 def _proposal(cost: Sequence[float], equal: Any = None, upper: Any = None) -> Sequence[float] | None:
     """A float solution of a linear program in non-negative unknowns, None where there is none."""
     from scipy.optimize import linprog  # scipy costs half a second, and few callers need it
@@ -369,33 +205,20 @@ def _proposal(cost: Sequence[float], equal: Any = None, upper: Any = None) -> Se
 
 def _solve(columns: Sequence[Sequence[Fraction]], target: Sequence[Fraction]) -> list[Fraction] | None:
     """Exact coefficients with `sum_k x_k columns[k] = target`, free ones at 0; None where there are none."""
-    rows = [[column[r] for column in columns] + [target[r]] for r in range(len(target))]
-    pivots = _eliminate(rows, len(columns))
-    if any(row[-1] for row in rows[len(pivots) :]):
+    rows, pivots = _echelon([[column[r] for column in columns] + [target[r]] for r in range(len(target))])
+    if len(columns) in pivots:
         return None
     found = [Fraction(0)] * len(columns)
-    for row, column in enumerate(pivots):
-        found[column] = rows[row][-1]
+    for row, column in zip(rows, pivots, strict=False):
+        found[column] = row[-1]
     return found
 
 
-def _eliminate(rows: list[list[Fraction]], num_columns: int) -> list[int]:
-    """Reduce rows in place to echelon form with unit pivots; the pivots' columns."""
-    pivots: list[int] = []
-    for column in range(num_columns):
-        start = len(pivots)
-        chosen = next((r for r in range(start, len(rows)) if rows[r][column]), None)
-        if chosen is None:
-            continue
-        rows[start], rows[chosen] = rows[chosen], rows[start]
-        pivot = rows[start][column]
-        rows[start] = [value / pivot for value in rows[start]]
-        for r in range(len(rows)):
-            if r != start and rows[r][column]:
-                factor = rows[r][column]
-                rows[r] = [value - factor * above for value, above in zip(rows[r], rows[start], strict=True)]
-        pivots.append(column)
-    return pivots
+def _echelon(rows: list[list[Fraction]]) -> tuple[list[list[Fraction]], tuple[int, ...]]:
+    """The rows in reduced echelon form, and the columns of their pivots."""
+    exact = [[sympy.QQ(value.numerator, value.denominator) for value in row] for row in rows]
+    reduced, pivots = DomainMatrix(exact, (len(rows), len(rows[0])), sympy.QQ).rref()
+    return [[Fraction(int(v.numerator), int(v.denominator)) for v in row] for row in reduced.to_list()], pivots
 
 
 # ---------------------------------------------------------------- the balance
@@ -452,7 +275,7 @@ class Balance:
         region = {name: powers_of(m) for name, m in {**self.regime, **here}.items()}
         region |= {str(condition): powers_of(condition) for condition in self.conditions}
         rate = powers_of(vertex.rate)
-        scaled = {name: _over(powers_of(term), rate) for name, term in self.terms.items()}
+        scaled = {name: over(powers_of(term), rate) for name, term in self.terms.items()}
         scaled |= {name: powers_of(m) for name, m in self.constraints.items()}
         tight = [name for name in scaled if name in vertex.weights]
         loose = [name for name in scaled if name not in vertex.weights]
@@ -472,9 +295,10 @@ class Balance:
         """The tuned symbols at which these monomials are 1, where exactly one choice makes them so."""
         tuned = [s for s in self.tuned if s not in free]
         zero, size = Fraction(0), len(tuned)
-        rows = [[m.get(s, zero) for s in tuned] + [-m.get(s, zero) for s in kept] for m in equal_to_one]
-        pivots = _eliminate(rows, size)
-        if len(pivots) < size or any(any(row) for row in rows[size:]):
+        rows, pivots = _echelon(
+            [[m.get(s, zero) for s in tuned] + [-m.get(s, zero) for s in kept] for m in equal_to_one]
+        )
+        if pivots != tuple(range(size)):
             return None
         chosen = {s: {k: v for k, v in zip(kept, rows[r][size:], strict=True) if v} for r, s in enumerate(tuned)}
         return {**chosen, **{s: {} for s in free}}
@@ -483,7 +307,7 @@ class Balance:
         found = {s: p for s, p in monomial.items() if s not in chosen}
         for symbol, power in monomial.items():
             if symbol in chosen:
-                found = _times(found, chosen[symbol], power)
+                found = times(found, chosen[symbol], power)
         return found
 
 
@@ -536,7 +360,7 @@ def balance(
         weights = dict(zip(all_powers, ray, strict=True))
         total = sum((weights[name] for name in split_terms), Fraction(0))
         for name, weight in weights.items():
-            combined = _times(combined, all_powers[name], weight / total if total else weight)
+            combined = times(combined, all_powers[name], weight / total if total else weight)
         meet = {name: weight / total if total else weight for name, weight in weights.items() if weight}
         if total:
             vertices.append((combined, meet))

@@ -1,4 +1,4 @@
-"""The blocks of a tree mechanism, as plain numbers: which nodes hold a prefix, and how many there are."""
+"""The blocks of a tree mechanism, as plain numbers: the nodes whose sum is a prefix sum, and their number."""
 
 from typing import Any
 
@@ -10,15 +10,15 @@ _LEVELS = 53  # whole numbers up to 2^53 are exact floating point numbers
 
 
 def block(index: Any, rank: Any, largest: Any) -> tuple[Any, Any, Any]:
-    """The first and the last leaf of a node of the sum of the first leaves, largest node first; and how many there are.
+    """The first and the last leaf of a node in the sum of the first `index` leaves, and the number of its nodes.
 
     Args:
-      index: how many leaves the sum has; a whole number, or an array of them.
-      rank: which of its nodes, from 1.
-      largest: the largest block that there is, a power of 2; below 1 there is none.
+      index: the number of leaves of the sum; a whole number, or an array of them.
+      rank: the rank of the node in the sum, from 1 for the largest.
+      largest: the size of the largest block that exists, a power of 2; below 1 no block exists.
 
     Raises:
-      OutsideRegime: the sum has not so many nodes.
+      OutsideRegime: the sum has fewer nodes than `rank`.
 
     >>> [tuple(map(int, block(13, rank, 16))) for rank in (1, 2, 3)]
     [(1, 8, 3), (9, 12, 3), (13, 13, 3)]
@@ -38,7 +38,7 @@ def block(index: Any, rank: Any, largest: Any) -> tuple[Any, Any, Any]:
 
 
 def sizes(leaves: Any) -> tuple[Any, Any, Any]:
-    """Levels, nodes, and the most nodes of a sum, of a tree of so many leaves of which every complete block is a node.
+    """The number of levels and of nodes of a binary tree over `leaves`, and the most nodes that a prefix sum uses.
 
     >>> [tuple(map(int, sizes(leaves))) for leaves in (1, 5, 8)]
     [(1, 1, 1), (3, 8, 2), (4, 15, 3)]

@@ -1,12 +1,12 @@
-"""Verdicts that were computed before: a JSON file a paper, in the user's cache or `$DPNOTES_CACHE`.
+"""A cache of computed verdicts: one JSON file for each paper, in the user's cache or `$DPNOTES_CACHE`.
 
-A verdict is still what `Claim.check` finds; it is kept beside a key of all that it depends on: the source of the
-engine and of the paper's claims, and the versions of Python and of the libraries that calculate. Another key, a damaged
-file or a folder that cannot be written only cost the time to check again. The repository holds no verdict.
+A cached verdict was computed by `Claim.check`; it is stored with a key of everything that it depends on: the source of
+the engine and of the paper's claims, and the versions of Python and of the numerical libraries. With another key, a
+damaged file or a folder that cannot be written, the claim is checked again. The repository holds no verdict.
 
-A claim is looked up only if it is one of its paper's `CLAIMS`, the very object: one that was made or changed by hand is
-always checked. And a process whose source was edited after it started neither reads nor writes, as what it has loaded
-is no longer what the key would say.
+A claim is looked up only if it is the same object as one of its paper's `CLAIMS`: a claim that was made or changed by
+hand is always checked. A process whose source was edited after it started neither reads nor writes the cache, since the
+key would not describe the code that it has loaded.
 """
 
 import contextlib
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 _LIBRARIES = ("mpmath", "numpy", "scipy", "sympy")
 _LOADED = time.time()
-# Any module that is named in an import may be what is imported: better one file too many in a key.
+# Every module whose name occurs in an import counts as imported: a file too many in the key does no harm.
 _IMPORT = re.compile(r"^\s*(?:from\s+\S+\s+)?import\s+(?:\([^)]*\)|[^\n]*)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 
 
 def folder() -> Path:
-    """Where the files stand: `$DPNOTES_VERDICTS`, or a folder of `$DPNOTES_CACHE` or of the user's cache.
+    """The folder of the cache's files: `$DPNOTES_VERDICTS`, or a folder of `$DPNOTES_CACHE` or of the user's cache.
 
     >>> folder().name
     'verdicts'
@@ -49,7 +49,7 @@ def folder() -> Path:
 
 
 def sources(paper: str) -> list[Path]:
-    """The files that a verdict depends on: the engine, the claims, and what these import of their paper and privacy.
+    """The files that a verdict depends on: the engine, the claims, and their imports from the paper and from privacy.
 
     >>> [path.name for path in sources("budget_schedules")][-4:]
     ['schedules.py', 'noise.py', 'events.py', 'pld.py']
@@ -58,7 +58,7 @@ def sources(paper: str) -> list[Path]:
     front = package / "papers" / paper
     others = {*front.rglob("*.py"), *(package / "privacy").glob("*.py")}
     found = [front / "__init__.py", *sorted((front / "claims").glob("*.py"))]
-    for path in found:  # grows while it is read
+    for path in found:  # the list grows during the loop
         others -= {path}
         named = set(_WORD.findall(" ".join(_IMPORT.findall(path.read_text(encoding="utf-8")))))
         found += sorted(other for other in others if other.stem in named and other not in found)
@@ -67,7 +67,7 @@ def sources(paper: str) -> list[Path]:
 
 
 def key(paper: str) -> str | None:
-    """Digest of all that the verdicts of a paper depend on; None where that is not what this process has loaded.
+    """A digest of everything that a paper's verdicts depend on; None if this process has not loaded that source.
 
     >>> key("no_such_paper") is None
     True
@@ -86,10 +86,10 @@ def key(paper: str) -> str | None:
 
 
 class Verdicts:
-    """Verdicts of claims, from the cache where they are known; what was found is kept when the block ends.
+    """A context that gives verdicts of claims, from the cache if it has them, and stores new verdicts at its end.
 
     Args:
-      cached: whether to read what is known; what is found is written either way.
+      cached: whether to read the cache; new verdicts are written either way.
 
     >>> from dpnotes.papers import claim
     >>> with Verdicts(cached=False) as verdicts:
@@ -108,7 +108,8 @@ class Verdicts:
 
     def __exit__(self, *_: object) -> None:
         for paper, found in self._found.items():
-            # Written beside its place and moved into it; what another process has found meanwhile is kept.
+            # Written to a temporary file that is moved into place; verdicts that another process found meanwhile are
+            # kept.
             _write(paper, self._keys[paper], {**_read(paper, self._keys[paper]), **found})
         self._found.clear()
 
@@ -117,7 +118,7 @@ class Verdicts:
         return self._get(claim, "printed")
 
     def of_correction(self, claim: "Claim") -> Verdict | None:
-        """The verdict of its correction, None where it has none."""
+        """The verdict of the claim's correction, None if it has no correction."""
         return self._get(claim, "corrected") if claim.erratum and claim.erratum.corrected else None
 
     def fallen(self, claim: "Claim") -> tuple[str, ...]:
@@ -153,7 +154,7 @@ class Verdicts:
 
 
 def verdicts(claims: "Iterable[Claim]", cached: bool = True) -> dict[str, Verdict]:
-    """The verdicts of claims by id, from the cache where they are known.
+    """The verdicts of claims by id, from the cache if it has them.
 
     >>> from dpnotes.papers import claims
     >>> {name: str(found.kind) for name, found in verdicts(claims("budget_schedules.lemma4.4")).items()}
@@ -175,7 +176,7 @@ def _check(claim: "Claim", which: str) -> Verdict:
 
 
 def _read(paper: str, digest: str | None) -> dict[str, Verdict]:
-    """What is known under this key; nothing where the file is missing, damaged or of another key."""
+    """The cached verdicts under this key; none if the file is missing, damaged or of another key."""
     if digest is None:
         return {}
     try:
@@ -187,6 +188,6 @@ def _read(paper: str, digest: str | None) -> dict[str, Verdict]:
 
 def _write(paper: str, digest: str | None, found: dict[str, Verdict]) -> None:
     kept = {name: [str(verdict.kind), verdict.evidence] for name, verdict in found.items()}
-    # A read-only or full disk only costs the time to check again.
+    # With a read-only or full disk the claims are just checked again.
     with contextlib.suppress(OSError):
         files.write({folder() / f"{paper}.json": files.sealed_json({"key": digest, "verdicts": kept})})

@@ -1,4 +1,4 @@
-"""Claims as functions of plain numbers."""
+"""Calculators: formulas of claims as functions of plain numbers."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -15,16 +15,16 @@ from dpnotes.util import validate
 
 
 class Role(StrEnum):
-    """What a number is for whoever compares papers."""
+    """The role of an output in a comparison of papers."""
 
     ACCURACY = "accuracy"
     SAMPLE_SIZE = "sample size"
-    EVALUATIONS = "evaluations"  # of gradients or of the loss, or steps of them
+    EVALUATIONS = "evaluations"  # of gradients or of the loss, or steps
     PARAMETER = "parameter"
 
 
 class Measure(StrEnum):
-    """What an accuracy is an accuracy of; those of two measures are not compared."""
+    """The quantity that an accuracy bounds; accuracies of different measures are not compared."""
 
     SECOND_ORDER = "second-order stationarity for the population"
     SECOND_ORDER_EMPIRICAL = "second-order stationarity for the data"
@@ -35,13 +35,13 @@ class Measure(StrEnum):
 
 @dataclass(frozen=True)
 class Output:
-    """A number that a calculator gives.
+    """A number that a calculator returns.
 
     Args:
-      meaning: in words.
-      role: what it is for.
-      measure: of an accuracy, what of.
-      floor: whether it is a lower bound: nothing does better. All else can be reached.
+      meaning: its meaning in words.
+      role: its role in a comparison.
+      measure: the measure, for an accuracy.
+      floor: whether it is a lower bound that no method beats; all other outputs can be attained.
 
     Raises:
       ValueError: an accuracy without a measure, or a measure of something else.
@@ -57,13 +57,13 @@ class Output:
             raise ValueError(f"Expected a measure of an accuracy, and of nothing else, got {self}.")
 
     def __str__(self) -> str:
-        """For a list of outputs."""
+        """The line for this output in a list of outputs."""
         kind = f"{'floor of the ' * self.floor}{self.role}" + (f": {self.measure}" if self.measure else "")
         return self.meaning if self.role is Role.PARAMETER else f"{self.meaning} [{kind}]"
 
 
 def accuracies(measure: Measure, meanings: Mapping[str, str], *, floor: bool = False) -> dict[str, Output]:
-    """Outputs that are accuracies of one measure.
+    """Outputs with the role of accuracies, of one measure.
 
     >>> print(accuracies(Measure.SECOND_ORDER, {"alpha": "accuracy"})["alpha"])
     accuracy [accuracy: second-order stationarity for the population]
@@ -72,7 +72,7 @@ def accuracies(measure: Measure, meanings: Mapping[str, str], *, floor: bool = F
 
 
 def sample_sizes(meanings: Mapping[str, str]) -> dict[str, Output]:
-    """Outputs that are sample sizes.
+    """Outputs with the role of sample sizes.
 
     >>> str(sample_sizes({"n": "a number"})["n"].role)
     'sample size'
@@ -81,7 +81,7 @@ def sample_sizes(meanings: Mapping[str, str]) -> dict[str, Output]:
 
 
 def evaluations(meanings: Mapping[str, str]) -> dict[str, Output]:
-    """Outputs that count gradients, function values, or steps of them.
+    """Outputs that count evaluations of gradients or function values, or steps.
 
     >>> str(evaluations({"n": "a number"})["n"].role)
     'evaluations'
@@ -90,7 +90,7 @@ def evaluations(meanings: Mapping[str, str]) -> dict[str, Output]:
 
 
 def parameters(meanings: Mapping[str, str]) -> dict[str, Output]:
-    """All other outputs.
+    """Outputs that are parameters, the role of all other outputs.
 
     >>> str(parameters({"n": "a number"})["n"].role)
     'parameter'
@@ -99,10 +99,10 @@ def parameters(meanings: Mapping[str, str]) -> dict[str, Output]:
 
 
 class Numbers(dict[str, Any]):
-    """What a calculator found, by name.
+    """The results of a calculator, by name.
 
-    `reasons` has the shape of the arrays; where there is a reason in it there is no number, but NaN, in all of them.
-    Of plain numbers there is none: a reason is raised.
+    `reasons` has the shape of the arrays; in a cell with a reason all results are NaN. For plain numbers it is empty,
+    since a refusal is raised as an error.
     """
 
     reasons: Any = ""
@@ -112,31 +112,31 @@ class Numbers(dict[str, Any]):
 class Calculator:
     """A function of keyword numbers or numpy arrays, which broadcast; every argument is checked against its domain.
 
-    Of plain numbers, what is refused is an error. Of arrays, a cell that is refused is NaN in every output, and
-    `reasons` of what is returned says why; a cell has the number, or the reason, that its plain numbers have.
+    With plain numbers a refusal is an error. With arrays a refused cell is NaN in every output, and `reasons` of the
+    result says why; each cell has the result, or the reason, of a call with that cell's plain numbers.
 
     Where a paper hides its constants in an O, or prints wrong ones, `constants` names the sets of constants that the
     function knows. A call then takes `constants="corrected"`; without it, the first set is used. A name means the same
     in every paper:
 
-    * "paper": as printed, with 1 for what is hidden; noise with what the accountant finds of it.
-    * "corrected": what the proof gives, with its constants and logarithms; noise is private by the exact accountant.
+    * "paper": as printed, with 1 for hidden constants; the printed noise, with the privacy that the accountant finds.
+    * "corrected": the result of the proof, with its constants and logarithms; noise is private by the exact accountant.
       Where no proof gives them, the set is missing, and `missing` says why.
-    * "one": the order only: the errata mended, constants and logarithms 1.
+    * "one": the order only: errata corrected, constants and logarithms 1.
 
     Args:
-      function: called with one positional argument a parameter, and with `constants=` where sets of them are named.
+      function: called with one positional argument for each parameter, and with `constants=` if `constants` names sets.
       symbols: the parameters.
-      outputs: what the function returns by name, with what each means.
-      constants: names of sets of constants, the default first; none where every constant is explicit and right.
-      missing: the sets that there cannot be, each with the reason; asking for one is an error that says it.
+      outputs: the numbers that the function returns, by name, with the meaning of each.
+      constants: names of sets of constants, the default first; empty if every constant is explicit and right.
+      missing: the sets that cannot exist, each with the reason; a call with one raises an error that gives the reason.
 
     Raises:
       TypeError: an argument is missing, unknown or not a number, or arrays do not broadcast.
       ValueError: an argument is outside its domain, or so large or small that floating point holds no result; or the
         set of constants is unknown.
-      OutsideRegime: what the function refuses, by `refusals.require`; `Vacuous` and `NoRoot` are kinds of it.
-      NoConstants: the set of constants cannot be.
+      OutsideRegime: the function refuses the numbers, by `refusals.require`; `Vacuous` and `NoRoot` are subclasses.
+      NoConstants: the set of constants cannot exist.
 
     >>> from dataclasses import replace
     >>> from dpnotes.theory.symbols import PaperSymbols
@@ -165,15 +165,15 @@ class Calculator:
 
     @property
     def parameters(self) -> dict[str, PaperSymbol]:
-        """The parameters by name; each knows its meaning, unit and domain."""
+        """The parameters by name; each carries its meaning, unit and domain."""
         return {symbol.name: symbol for symbol in self.symbols}
 
     def choose(self, constants: Any) -> str:
-        """A set of constants that there is.
+        """Return the name of a set of constants, after checking that the set exists.
 
         Raises:
-          NoConstants: there cannot be one of this name, with the reason.
-          ValueError: there is none of this name.
+          NoConstants: a set of this name cannot exist; the message gives the reason.
+          ValueError: no set has this name.
         """
         if isinstance(constants, str) and (reason := self.missing.get(constants)):
             raise NoConstants(f"Expected constants={constants!r} to be one of: {', '.join(self.constants)}; {reason}.")
@@ -181,7 +181,7 @@ class Calculator:
         return constants
 
     def __call__(self, **arguments: Any) -> Numbers:
-        """The outputs by name: plain floats where all arguments are."""
+        """Return the outputs by name: plain floats if all arguments are plain numbers."""
         numbers, options = dict(arguments), {}
         if self.constants:
             options["constants"] = self.choose(numbers.pop("constants", self.constants[0]))
@@ -212,7 +212,7 @@ class Calculator:
         return Numbers(found)
 
     def _of_arrays(self, given: Mapping[str, Any], options: Mapping[str, str]) -> Numbers:
-        """All cells at once; without those that are refused again, until none is."""
+        """Evaluate all cells at once, and again without the refused cells, until no cell is refused."""
         arrays = {name: np.asarray(value) for name, value in given.items() if np.ndim(value)}
         masks = {name: self.parameters[name].domain.inside(name, array) for name, array in arrays.items()}
         try:
@@ -234,7 +234,7 @@ class Calculator:
             whole = cells.size == reasons.size
             here = shape if whole else cells.shape
             try:
-                if cells.size == 1:  # as plain numbers: with the same reason
+                if cells.size == 1:  # as plain numbers, for the same reason
                     alone = {name: flat[name][cells[0]].item() for name in flat}
                     values = self._of_numbers({**given, **alone}, options)
                 else:
@@ -247,7 +247,7 @@ class Calculator:
                 refused = dict(error.reasons(here))
                 reasons[cells[list(refused)]] = list(refused.values())
                 waiting.append(np.delete(cells, list(refused)))
-            except (ArithmeticError, ValueError) as error:  # which does not say what cells it is about
+            except (ArithmeticError, ValueError) as error:  # the error does not tell the cells that it concerns
                 if cells.size == 1:
                     reasons[cells[0]] = str(error)
                 else:
@@ -263,10 +263,10 @@ class Calculator:
 
 
 def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers of Python's where numpy gave its own."""
+    """Convert numpy scalars to Python numbers."""
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
 
 
 def _float_if_large(value: Any) -> Any:
-    """A whole number that numpy would keep as a Python object, as the float next to it."""
+    """Convert an integer that numpy would keep as a Python object to the nearest float."""
     return float(value) if isinstance(value, int) and abs(value) > 2**53 else value

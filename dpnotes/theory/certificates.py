@@ -1,8 +1,8 @@
-"""What convinces a sceptic who does not have dpnotes: of each verdict, the data from which it can be checked again.
+"""Certificates: for each verdict the data from which it can be checked again, without dpnotes.
 
 Expressions are texts that Python's own parser reads: names, rational numbers, `+ - * / **`, and `sqrt`, `log`, `exp`,
-`Max`, ... by name. Nothing is rounded but the sides of a relation at a point, which have 30 digits.
-`tests/recheck.py` reads the file without dpnotes and without sympy.
+`Max`, ... by name. Only the sides of a relation at a point are rounded, to 30 digits. `tests/recheck.py` reads the file
+without dpnotes and without sympy.
 """
 
 import keyword
@@ -17,22 +17,23 @@ from typing import TYPE_CHECKING, Any
 import mpmath
 import sympy
 
-from dpnotes.theory.balance import Balance, Certificate, Named, Witness, at_most, monomial_of, powers_of
+from dpnotes.theory.balance import Balance, Certificate, Named, Witness, at_most
+from dpnotes.theory.monomials import monomial_of, powers_of
 from dpnotes.theory.symbols import expand, symbols_of
 from dpnotes.theory.units import Unit, UnitsDiffer, unit_of
 
 if TYPE_CHECKING:
     from dpnotes.theory.claims import Claim
 
-FORMAT = 1  # of the file
+FORMAT = 1  # version of the file's format
 Data = dict[str, Any]
-Lemma = tuple[sympy.Expr, Sequence[sympy.Expr], Named, Certificate]  # a monomial, what it is at most, where, and why
+Lemma = tuple[sympy.Expr, Sequence[sympy.Expr], Named, Certificate]  # a monomial, larger ones, the regime, the proof
 Point = Mapping[Any, Any]
 
 
 # ---------------------------------------------------------------- texts
 def plain_name(name: str) -> str:
-    """A name that Python's parser reads.
+    """The name in a form that Python's parser accepts.
 
     >>> plain_name("lambda'"), plain_name("lambda"), plain_name("q_1")
     ('lambda_prime', 'lambda_', 'q_1')
@@ -42,7 +43,7 @@ def plain_name(name: str) -> str:
 
 
 def text(expression: Any) -> str:
-    """An expression in Python's syntax.
+    """The text of an expression in Python's syntax.
 
     >>> x = sympy.Symbol("lambda", positive=True)
     >>> text(sympy.sqrt(x) / 3 + sympy.log(2 * x))
@@ -54,7 +55,7 @@ def text(expression: Any) -> str:
 
 
 def exact(value: Any) -> str:
-    """A number as a rational one; a float means what it prints, as everywhere in the theory.
+    """A number as the text of a rational; a float stands for the decimal that it prints, as everywhere in the theory.
 
     >>> exact(0.1), exact(sympy.Rational(2, 3)), exact(5)
     ('1/10', '2/3', '5')
@@ -69,7 +70,7 @@ def _named(group: Named) -> dict[str, str]:
 
 
 def domains(*expressions: sympy.Basic) -> dict[str, Data]:
-    """The domains of the symbols of expressions; an end that is infinite is None.
+    """The domains of the symbols of expressions; an infinite end is None.
 
     >>> from dpnotes.theory.symbols import PaperSymbols
     >>> domains(PaperSymbols("example").symbol("x", "a length"))
@@ -84,7 +85,7 @@ def domains(*expressions: sympy.Basic) -> dict[str, Data]:
 
 
 def _sides(values: Sequence[Any]) -> list[str | None]:
-    """Sides of a relation at a point, to 30 digits; None for what is not a real number."""
+    """Sides of a relation at a point, to 30 digits; None for a value that is not a real number."""
     real = [isinstance(value, mpmath.mpf) and not mpmath.isnan(value) for value in values]
     return [mpmath.nstr(value, 30) if is_real else None for value, is_real in zip(values, real, strict=True)]
 
@@ -92,14 +93,14 @@ def _sides(values: Sequence[Any]) -> list[str | None]:
 # ---------------------------------------------------------------- relations
 @dataclass(frozen=True)
 class Relation:
-    """A relation as the paper has it; who reads it puts definitions and integers in, and writes sums out.
+    """A relation as the paper states it; a reader has to substitute definitions and integers, and write sums out.
 
     Args:
       left: its left side.
       sign: `==`, `<=` or `<`.
       right: its right side.
-      where: definitions, put in one after the other.
-      conditions: under which it is claimed.
+      where: definitions, substituted one after the other.
+      conditions: conditions under which it is claimed.
       instances: integers for the ends of sums; it is claimed for each.
     """
 
@@ -111,7 +112,7 @@ class Relation:
     instances: Sequence[Point] = ({},)
 
     def definitions(self) -> dict[Any, Any]:
-        """Those that are used."""
+        """The definitions that the relation uses."""
         found, left = {}, [sympy.sympify(e) for e in (self.left, self.right, *self.conditions)]
         for symbol, value in self.where.items():
             if any(symbol in expression.free_symbols for expression in left):
@@ -120,14 +121,14 @@ class Relation:
         return found
 
     def symbols(self) -> list[Any]:
-        """What is free in it, with all that cancels once definitions are put in."""
+        """The free symbols of the relation, including symbols that cancel once definitions are substituted."""
         definitions = self.definitions()
         parts = [sympy.sympify(e) for e in (self.left, self.right, *self.conditions, *definitions.values())]
         free = symbols_of(*(expand(part, one) for part in parts for one in self.instances))
         return [symbol for symbol in free if symbol not in definitions]
 
     def data(self, kind: str, **more: Any) -> Data:
-        """What a certificate of this kind says of it."""
+        """The data of a certificate of this kind about the relation."""
         return {
             "certificate": kind,
             "left": text(self.left),
@@ -142,13 +143,13 @@ class Relation:
 
 
 def _place(relation: Relation, point: Point) -> dict[str, str]:
-    """A point; what is free in the relation and cancels has any value of its domain."""
+    """The point as texts; free symbols of the relation that cancel get an arbitrary value of their domain."""
     drawn = {s: point[s] if s in point else s.domain.draw(random.Random(0)) for s in relation.symbols()}
     return {plain_name(symbol.name): exact(value) for symbol, value in drawn.items()}
 
 
 def witness(relation: Relation, point: Point, values: Sequence[Any], within: sympy.Rational | int = 0) -> Data:
-    """A point at which a relation does not hold, and the values of both sides; equal ones are `within` so much.
+    """A point at which a relation fails, and the values of both sides; values closer than `within` count as equal.
 
     >>> from dpnotes.theory.symbols import PaperSymbols
     >>> x = PaperSymbols("example").symbol("x", "a number")
@@ -161,7 +162,7 @@ def witness(relation: Relation, point: Point, values: Sequence[Any], within: sym
 
 
 def rounded(relation: Relation, digits: int, values: Sequence[Any]) -> Data:
-    """A printed number that is a derived one, to within one unit of its last digit.
+    """A printed number that equals a derived number, to within one unit of its last digit.
 
     >>> rounded(Relation(sympy.Rational(1, 3), "==", sympy.Rational(33, 100)), 2, [])["digits"]
     2
@@ -172,15 +173,15 @@ def rounded(relation: Relation, digits: int, values: Sequence[Any]) -> Data:
 def inequality(
     relation: Relation, box: Point, num_points: int, closest: Point, values: Sequence[Any], factor: float
 ) -> Data:
-    """A relation that holds wherever a search looked.
+    """A relation that holds at every point of a search.
 
     Args:
       relation: `<=` or `<`.
       box: the interval of each symbol.
-      num_points: how many were tried.
+      num_points: the number of points that were tried.
       closest: the point at which the sides came closest.
-      values: of both sides there.
-      factor: this many times the left side is at most the right one, too.
+      values: the values of both sides there.
+      factor: the left side times this factor is at most the right side, too.
 
     >>> from dpnotes.theory.symbols import PaperSymbols
     >>> x = PaperSymbols("example").symbol("x", "a number")
@@ -194,7 +195,7 @@ def inequality(
 
 
 def optimum(objective: Any, variable: sympy.Symbol, argument: Any, least: Any) -> Data:
-    """That an objective is least at an argument, over all positive values of a variable, and how small it is there.
+    """A certificate that an objective is least at an argument, over positive values of a variable, with its value.
 
     >>> from dpnotes.theory.symbols import PaperSymbols
     >>> x = PaperSymbols("example").symbol("x", "a number")
@@ -206,7 +207,7 @@ def optimum(objective: Any, variable: sympy.Symbol, argument: Any, least: Any) -
 
 
 def crossover(left: Any, right: Any, variable: sympy.Symbol, value: Any) -> Data:
-    """Where two monomials are equal, and nowhere else.
+    """A certificate that two monomials are equal at one value of a variable and nowhere else.
 
     >>> from dpnotes.theory.symbols import PaperSymbols
     >>> x = PaperSymbols("example").symbol("x", "a number")
@@ -218,9 +219,9 @@ def crossover(left: Any, right: Any, variable: sympy.Symbol, value: Any) -> Data
 
 
 def units(alike: Named, pure: Named, normalised: Sequence[sympy.Symbol] = ()) -> Data:
-    """Expressions of which not all of `alike` have one unit, or not all of `pure` none, and the units of symbols.
+    """A certificate that the units of `alike` differ, or that `pure` has an expression with a unit; the symbols' units.
 
-    The powers of loss and length that each expression has are noted; None where its own terms differ.
+    The powers of loss and length of each expression are recorded; None if the expression's own terms differ.
 
     >>> from dpnotes.theory.symbols import PaperSymbols
     >>> from dpnotes.theory.units import LENGTH
@@ -251,7 +252,7 @@ def units(alike: Named, pure: Named, normalised: Sequence[sympy.Symbol] = ()) ->
 
 
 def other(kind: str, **data: Any) -> Data:
-    """What nobody can check again from these data alone; expressions are written as texts.
+    """A certificate whose data do not suffice to check it again; expressions are written as texts.
 
     >>> other("growth", order=sympy.Symbol("x") ** 2)
     {'certificate': 'growth', 'order': 'x**2'}
@@ -267,7 +268,7 @@ def other(kind: str, **data: Any) -> Data:
 
 # ---------------------------------------------------------------- balances
 def _lemma(monomial: sympy.Expr, larger: Sequence[sympy.Expr], regime: Named) -> Lemma:
-    """That a monomial is at most the largest of others in a regime."""
+    """A proof that a monomial is at most the largest of others in a regime."""
     found = at_most(monomial, larger, regime)
     if isinstance(found, Witness):
         raise ValueError(f"Expected {monomial} to be at most one of {', '.join(map(str, larger))}.")
@@ -275,7 +276,7 @@ def _lemma(monomial: sympy.Expr, larger: Sequence[sympy.Expr], regime: Named) ->
 
 
 def _as_data(lemmas: Iterable[Lemma]) -> list[Data]:
-    """`monomial = prod larger ** weight * prod where ** power`, each once; none where the monomial is a larger one."""
+    """The lemmas `monomial = prod larger ** weight * prod where ** power`, without repetitions and trivial lemmas."""
     texts = [
         {
             "monomial": text(monomial),
@@ -297,14 +298,14 @@ def _powers(pairs: Iterable[tuple[sympy.Expr, Fraction]]) -> dict[str, str]:
 def balanced(
     verdict: str, best: Balance, lemmas: Iterable[Lemma], direction: Witness | None = None, **statement: Any
 ) -> Data:
-    """A best balance: the dual solution at each vertex, the choices that reach it, and how the stated rate compares.
+    """A certificate of a best balance: dual solutions at vertices, choices that reach them, comparison with the rate.
 
     Args:
       verdict: `constants`, `not implied` or `improvable`.
       best: the balance.
-      lemmas: that compare stated rate and vertices.
-      direction: along which one outgrows the other.
-      statement: what is claimed: rate, terms, constraints, regime, tuned symbols, and symbols that are put to 1.
+      lemmas: lemmas that compare the stated rate with the vertices.
+      direction: a direction along which one side outgrows the other.
+      statement: the claim: rate, terms, constraints, regime, tuned symbols, and symbols that are set to 1.
 
     >>> from dpnotes.papers import claim
     >>> found = claim("drift_escape.thm2").check().certificate()
@@ -339,13 +340,13 @@ def balanced(
 
 
 def chosen(verdict: str, lemmas: Iterable[Lemma], direction: Witness | None = None, **statement: Any) -> Data:
-    """Printed parameters at which every term is at most the rate, or a direction along which one is not.
+    """A certificate of printed parameters: each term is at most the rate, or a direction along which one term is not.
 
     Args:
       verdict: `constants`, `not implied` or `improvable`.
-      lemmas: that each term is at most the rate, and each constraint at most 1, in each case.
-      direction: along which one outgrows the other.
-      statement: what is claimed.
+      lemmas: proofs that each term is at most the rate, and each constraint at most 1, in each case.
+      direction: a direction along which one side outgrows the other.
+      statement: the claim.
 
     >>> from dpnotes.papers import claim
     >>> claim("goldstein.own.parameters").check().certificate()["certificate"]
@@ -361,7 +362,7 @@ def chosen(verdict: str, lemmas: Iterable[Lemma], direction: Witness | None = No
 
 
 def restated(**statement: Any) -> Data:
-    """A rate and terms that are the same monomials.
+    """A certificate that a rate and its terms are the same monomials.
 
     >>> from dpnotes.theory.symbols import PaperSymbols
     >>> x = PaperSymbols("example").symbol("x", "a number")
@@ -402,7 +403,7 @@ def _direction(found: Witness) -> dict[str, str]:
 
 # ---------------------------------------------------------------- the file
 def document(claims: Iterable["Claim"], version: str) -> Data:
-    """The certificates of claims as printed, and of their corrections, all checked for it.
+    """The certificates of claims as printed and of their corrections; every claim is checked for them.
 
     >>> from dpnotes.papers import claims
     >>> entries = document(claims("budget_schedules.lemmaC.3"), "1.0")["certificates"]

@@ -1,7 +1,7 @@
 """Claims of papers, with verdicts that are computed and never stored.
 
-A `Claim` is a place in a paper, a statement that can check itself, and, where the statement does not stand, an
-`Erratum` with the corrected statement, which is checked by the same engine.
+A `Claim` is a place in a paper, a statement that can check itself, and, if the statement is wrong, an `Erratum` with
+the corrected statement, which is checked by the same engine.
 """
 
 import difflib
@@ -19,7 +19,7 @@ from dpnotes.theory.verdicts import Verdict
 
 @dataclass(frozen=True)
 class Paper:
-    """What a citation needs, and the version that the claims were read from."""
+    """The bibliographic data of a paper, and the version that the claims were read from."""
 
     key: str
     title: str
@@ -32,7 +32,7 @@ class Paper:
     bibtex: str
 
     def section(self) -> tuple["Section", list["Claim"]]:
-        """What a section of the paper is written with, and the list that its claims go to, in order.
+        """A `Section` that states claims of the paper, and the list that collects these claims in order.
 
         >>> from dpnotes.papers import paper
         >>> from dpnotes.papers.budget_schedules.notation import R, rho
@@ -49,22 +49,23 @@ class Paper:
 
 
 class Severity(StrEnum):
-    """What following the printed formula costs.
+    """The severity of an erratum: the damage from following the printed formula.
 
-    Privacy breaks only where who follows the print inside the paper's regime (more than one leaf or step, epsilon and
-    delta as assumed) publishes something that breaks the (epsilon, delta) it states; a `Breach` says by how much.
+    Privacy breaks only if an implementation that follows the print inside the paper's regime (more than one leaf or
+    step, epsilon and delta as assumed) violates the (epsilon, delta) that the paper states; a `Breach` says by how
+    much.
     """
 
     PRIVACY = "privacy-breaking"
     RATE = "rate"
-    PROOF = "proof gap"  # the proof does not show it; nothing breaks so far
-    EDGE = "edge case"  # fails at an end of what is assumed: one leaf, one step, one dimension, a huge epsilon
+    PROOF = "proof gap"  # the proof does not show the claim; no consequence is known
+    EDGE = "edge case"  # fails only at an end of the assumptions: one leaf, one step, one dimension, a huge epsilon
     CONSTANT = "constant"
     TYPOGRAPHICAL = "typographical"
 
 
 class LaterVersions(StrEnum):
-    """What became of an erratum in newer versions of the paper."""
+    """The status of an erratum in newer versions of the paper."""
 
     FIXED = "fixed"
     PRESENT = "present"
@@ -73,17 +74,17 @@ class LaterVersions(StrEnum):
 
 @dataclass(frozen=True)
 class Breach:
-    """By how much who follows the print misses the privacy that it states.
+    """The amount by which an implementation of the print misses the privacy that the paper states.
 
     Args:
-      epsilon: as stated.
-      delta: as stated; 0 for pure privacy.
-      reached: what delta is at this epsilon, to two digits, by an accountant that shares nothing with the claims.
-      setting: at which sizes.
-      mechanism: the private mechanism that it is an error of; several misprints of one mechanism count once.
+      epsilon: the stated epsilon.
+      delta: the stated delta; 0 for pure privacy.
+      reached: the true delta at this epsilon, to two digits, by an accountant that shares nothing with the claims.
+      setting: the sizes at which it was computed.
+      mechanism: the private mechanism with the error; several misprints of one mechanism count once.
 
     Raises:
-      ValueError: nothing is missed, or the mechanism has no name.
+      ValueError: the true delta does not exceed the stated one, or the mechanism has no name.
 
     >>> print(Breach(1, 1e-6, 0.0052, "1024 leaves", "tree of Algorithm 1"))
     (1, 1e-06) is stated, and delta is 0.0052 at this epsilon: 1024 leaves
@@ -108,18 +109,18 @@ class Breach:
 
 @dataclass(frozen=True)
 class Erratum:
-    """A correction, worded so that one could send it to the authors.
+    """The correction of a claim, worded so that it could be sent to the authors.
 
     Args:
-      severity: what the error costs.
-      wording: what is wrong, and what would be right.
-      corrected: the corrected statement; None where the sentence should simply go.
-      version: of the paper, in which it was seen.
-      later: in newer versions.
-      breach: by how much privacy breaks.
+      severity: its severity.
+      wording: the error, and the correct statement, in words.
+      corrected: the corrected statement; None if the sentence should be deleted.
+      version: the version of the paper in which the error was seen.
+      later: its status in newer versions.
+      breach: the amount by which privacy breaks.
 
     Raises:
-      ValueError: privacy breaks without a breach, or the other way round.
+      ValueError: the severity is privacy-breaking without a breach, or the other way round.
     """
 
     severity: Severity
@@ -155,19 +156,19 @@ def mechanisms(claims: Iterable["Claim"]) -> dict[tuple[str, str], list["Claim"]
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """One statement of a paper.
+    """A statement of a paper, with its place and its correction.
 
     Args:
       id: paper, then place, for example `budget_schedules.thm4.5.schedule`.
-      title: what it says, in a few words.
-      locator: where it stands in the paper.
-      statement: what is checked.
-      origin: where it comes from.
-      erratum: what to print instead, for a statement that does not stand.
-      derived_here: a result of our own, unpublished.
-      calculation: turns it into numbers.
-      version: of the paper, that was read.
-      premises: ids of the claims that it rests on as printed: where one of them falls, its verdict is conditional
+      title: its content in a few words.
+      locator: the place in the paper.
+      statement: the statement to check.
+      origin: the source of the formula that it is compared with.
+      erratum: the correction, if the statement is wrong.
+      derived_here: whether it is an unpublished result of dpnotes.
+      calculation: the calculator that turns it into numbers.
+      version: the version of the paper that was read.
+      premises: ids of the claims that it rests on as printed: if one of them falls, its verdict is conditional
         (`dpnotes.theory.premises`).
 
     Raises:
@@ -201,35 +202,35 @@ class Claim:
 
     @property
     def anchor(self) -> str:
-        """Where docs/errata.md has it: the id and nothing else, so that no title, place or order changes a link."""
+        """The anchor in docs/errata.md: the id alone, so that no change of title, place or order breaks a link."""
         return self.id
 
     @property
     def printed(self) -> str:
-        """The statement as printed, LaTeX."""
+        """The statement as printed, in LaTeX."""
         return self.statement.latex()
 
     @property
     def corrected(self) -> str | None:
-        """The corrected statement, LaTeX, or None where there is nothing to correct."""
+        """The corrected statement in LaTeX, or None if there is no correction."""
         return self.erratum.corrected.latex() if self.erratum and self.erratum.corrected else None
 
     @property
     def printed_text(self) -> str:
-        """The statement as printed, plain text on one line."""
+        """The statement as printed, as one line of plain text."""
         return self.statement.plain()
 
     @property
     def corrected_text(self) -> str | None:
-        """The corrected statement, plain text on one line, or None where there is nothing to correct."""
+        """The corrected statement as one line of plain text, or None if there is no correction."""
         return self.erratum.corrected.plain() if self.erratum and self.erratum.corrected else None
 
     def __str__(self) -> str:
-        """Two lines: what it is and where it stands, and what is printed there."""
+        """Two lines: id, title and place, and the printed statement."""
         return f"{self.id}: {self.title} ({self.locator})\n{self.printed_text}"
 
     def check(self) -> Verdict:
-        """Check the statement as printed; the same verdict in every run."""
+        """Check the statement as printed; every run gives the same verdict."""
         return self.statement.verdict()
 
     def correction(self) -> "Claim | None":
@@ -239,27 +240,27 @@ class Claim:
         return replace(self, statement=self.erratum.corrected, erratum=None)
 
     def calculator(self) -> Calculator:
-        """A function of plain keyword numbers or numpy arrays.
+        """The claim's calculator, a function of plain keyword numbers or numpy arrays.
 
         Raises:
-          ValueError: this claim has none.
+          ValueError: the claim has no calculator.
         """
         if self.calculation is None:
             raise ValueError(f"Expected a claim with a calculator, got {self.id}.")
         return self.calculation
 
 
-# What is printed instead: expressions in place of the printed ones, another statement, or nothing at all.
+# A correction: expressions in place of the printed ones, another statement, or None to delete the sentence.
 Corrected = sympy.Expr | tuple[sympy.Expr, ...] | Statement | None
 
 
 @dataclass(frozen=True)
 class Section:
-    """What claims of a paper are written with: `at(place, locator, title)(statement, origin, ...)`.
+    """A writer of a paper's claims: `at(place, locator, title)(statement, origin, ...)`.
 
     Args:
-      paper: whose claims they are.
-      claims: where they go.
+      paper: the paper of the claims.
+      claims: the list to which they are appended.
     """
 
     paper: Paper
@@ -269,9 +270,9 @@ class Section:
         """The heading of a claim.
 
         Args:
-          place: what follows the paper's key in the id.
-          locator: where it stands in the paper.
-          title: what it says, in a few words.
+          place: the part of the id after the paper's key.
+          locator: the place in the paper.
+          title: its content in a few words.
         """
         return Heading(self, place, locator, title)
 
@@ -283,14 +284,14 @@ class Section:
 
 @dataclass(frozen=True)
 class Heading:
-    """Place, locator and title of a claim; a call states it.
+    """The place, locator and title of a claim; a call with the statement adds the claim.
 
     Args:
-      section: where it goes.
-      place: what follows the paper's key in the id.
-      locator: where it stands in the paper.
-      title: what it says, in a few words.
-      derived_here: a result of our own, unpublished.
+      section: the section that collects the claim.
+      place: the part of the id after the paper's key.
+      locator: the place in the paper.
+      title: its content in a few words.
+      derived_here: whether it is an unpublished result of dpnotes.
     """
 
     section: Section
@@ -307,16 +308,16 @@ class Heading:
         calculation: Calculator | None = None,
         premises: Sequence[str] = (),
     ) -> None:
-        """State the claim.
+        """Add the claim to the section.
 
         Args:
-          statement: what is checked.
-          origin: where it comes from.
-          correction: of a statement that does not stand: how severe that is, the wording of the erratum, and what
-            changes: an expression, or a tuple of them, in place of what is printed; another statement; None where the
-            sentence should go. Where privacy breaks, by how much.
-          calculation: turns it into numbers.
-          premises: what follows the paper's key in the ids of the claims that this one rests on as printed.
+          statement: the statement to check.
+          origin: the source of the formula that it is compared with.
+          correction: for a wrong statement its severity, the wording of the erratum, and the change: an expression, or
+            a tuple of them, in place of the printed ones; another statement; None to delete the sentence. If privacy
+            breaks, also the breach.
+          calculation: the calculator that turns it into numbers.
+          premises: ids, without the paper's key, of the claims that this one rests on as printed.
 
         Raises:
           ValueError: a correction has more or fewer expressions than are printed, or a symbol does not belong here.
@@ -357,7 +358,7 @@ def _corrected(statement: Statement, corrected: Corrected) -> Statement | None:
 
 
 def select(claims: Sequence[Claim], names: Iterable[str] = ()) -> tuple[Claim, ...]:
-    """The claims whose id is a name or starts with it, at a dot where some do; all of them without names.
+    """The claims whose id is a name or starts with it, preferably up to a dot; all claims without names.
 
     Raises:
       ValueError: a name fits no claim; the message offers the nearest ids.

@@ -1,4 +1,4 @@
-"""Where the accuracies that two papers promise are equal: calculators side by side, in names that all papers share."""
+"""Crossings of the accuracies that two papers promise, computed from their calculators in common names."""
 
 import math
 from collections.abc import Mapping
@@ -13,22 +13,22 @@ from dpnotes.theory.refusals import MixedLetters, NoRoot
 from dpnotes.theory.symbols import COMMON_NAMES, CommonName, PaperSymbol
 from dpnotes.util import validate
 
-_POINTS = 257  # at which a change of sign is looked for: crossings closer than that are not told apart
-_TOLERANCE = 1e-12  # of a crossing, relative
+_POINTS = 257  # grid points of the search for sign changes: closer crossings are not distinguished
+_TOLERANCE = 1e-12  # relative accuracy of a crossing
 
 
 @dataclass(frozen=True)
 class Curve:
     """An accuracy of a paper, as a function of the names that papers share (`symbols.COMMON_NAMES`).
 
-    Counts may be real numbers: where two curves cross, no whole number need be.
+    Counts may be real numbers, since two curves need not cross at a whole number.
 
     Args:
-      calculator: with one accuracy, or several, of which `output` names one.
+      calculator: a calculator with one accuracy, or several, of which `output` names one.
       own: numbers for the letters that have no common name.
-      constants: the set of constants, where the calculator has sets. "one" is for comparisons: of two that each put in
-        constants of their own, the conventions would be compared.
-      output: which accuracy.
+      constants: the set of constants, if the calculator has sets. "one" is for comparisons: two papers' own constants
+        would compare their conventions.
+      output: the name of the accuracy.
 
     Raises:
       MixedLetters: `own` has a letter that is not this paper's, or has a common name.
@@ -67,7 +67,7 @@ class Curve:
 
     @property
     def paper(self) -> str:
-        """Whose it is."""
+        """The key of the paper."""
         return self.calculator.symbols[0].paper
 
     @property
@@ -77,7 +77,7 @@ class Curve:
 
     @property
     def measure(self) -> Measure | None:
-        """What it is an accuracy of."""
+        """The measure of the accuracy."""
         return self.calculator.outputs[self._output].measure
 
     @property
@@ -93,7 +93,7 @@ class Curve:
         """The accuracy: a number, or an array, NaN where the calculator refuses.
 
         Args:
-          **common: numbers or arrays by common name; those that the paper does not have change nothing.
+          **common: numbers or arrays by common name; names that the paper does not use have no effect.
 
         Raises:
           MixedLetters: a name is a letter of the paper.
@@ -113,12 +113,12 @@ class Curve:
 
 @dataclass(frozen=True)
 class Crossing:
-    """Where two accuracies are equal.
+    """A point at which two accuracies are equal.
 
     Args:
-      along: the common name that was varied.
+      along: the common name of the varied quantity.
       value: its value there.
-      accuracy: of both.
+      accuracy: the accuracy of both.
       better_below: the paper whose accuracy is the better one at smaller values.
     """
 
@@ -129,20 +129,20 @@ class Crossing:
 
 
 def crossing(first: Curve, second: Curve, along: CommonName, low: float, high: float, **common: float) -> Crossing:
-    """Where two papers promise the same accuracy, to a relative 1e-12.
+    """Find where two papers promise the same accuracy, to a relative 1e-12.
 
     Args:
-      first: one of them.
-      second: the other.
-      along: what is varied.
+      first: the first curve.
+      second: the second curve.
+      along: the common name of the varied quantity.
       low: where the search begins, above 0.
       high: where it ends.
-      **common: all else, by common name.
+      **common: all other numbers, by common name.
 
     Raises:
-      NoRoot: they do not cross there; with the reason where one of them promises nothing.
+      NoRoot: the curves do not cross there; the message gives the reason if one of them promises nothing.
       MixedLetters: a name is a letter of one of the papers, or the accuracies are of two measures.
-      ValueError: they cross more than once, or a number is outside its domain.
+      ValueError: the curves cross more than once, or a number is outside its domain.
       TypeError: a name is missing, or is no common name.
 
     >>> from dpnotes.papers.adaptive_batch.calculators import THEOREM
@@ -166,7 +166,7 @@ def crossing(first: Curve, second: Curve, along: CommonName, low: float, high: f
             f"{second.paper}."
         )
     logarithms = np.linspace(math.log(low), math.log(high), _POINTS)
-    # The ends as they were given: exp(log(x)) may be outside a domain that x is in.
+    # The ends are kept exact: exp(log(x)) may be outside a domain that contains x.
     grid = np.concatenate([[low], np.exp(logarithms[1:-1]), [high]])
     found = [curve._numbers({**common, along: grid}) for curve in (first, second)]
     values = [numbers[curve._output] for numbers, curve in zip(found, (first, second), strict=True)]
@@ -215,7 +215,7 @@ def _check_names(common: Mapping[str, Any], *curves: Curve) -> None:
 
 
 def _real(symbol: PaperSymbol) -> PaperSymbol:
-    """The same letter, as a real number."""
+    """The same symbol with real numbers as its domain."""
     real = replace(symbol.domain, integer=False)
     return PaperSymbol(
         symbol.name, symbol.paper, symbol.unit, real, symbol.meaning, symbol.latex, symbol.usual, symbol.common

@@ -1,4 +1,4 @@
-"""What does not stand as printed, and what is ours: the rows, and the page that is generated from them."""
+"""The errata of the papers and the results derived here: the rows, and the page that is generated from them."""
 
 import re
 from collections import Counter
@@ -13,14 +13,14 @@ from dpnotes.theory.verdicts import Kind, Verdict
 
 @dataclass(frozen=True)
 class Entry:
-    """An erratum with what the engine finds, now, about the statement as printed and as corrected.
+    """An erratum with the engine's verdicts, computed now, on the statement as printed and as corrected.
 
     Args:
       claim: the claim.
       erratum: its erratum.
-      verdict: of the statement as printed.
-      verdict_of_correction: of the corrected one.
-      fallen: ids of the claims that it rests on and that do not stand.
+      verdict: the verdict on the statement as printed.
+      verdict_of_correction: the verdict on the corrected statement, if there is one.
+      fallen: ids of the claims that it rests on and that fall.
     """
 
     claim: Claim
@@ -36,7 +36,7 @@ class Entry:
         return f"{word(found, self.fallen)}: {found.evidence}" if found else None
 
     def row(self) -> dict[str, str | None]:
-        """All of it as text, for a table or for a program."""
+        """The entry as texts, for a table or for a program."""
         return {
             "id": self.claim.id,
             "title": self.claim.title,
@@ -59,7 +59,7 @@ class Entry:
 
 
 def entries(claims: Iterable[Claim], verdicts: Verdicts) -> Iterator[Entry]:
-    """One for each claim that has an erratum, in the order of the claims.
+    """The entries of all claims that have an erratum, in the order of the claims.
 
     >>> from dpnotes.papers import claims
     >>> with Verdicts() as verdicts:
@@ -95,13 +95,13 @@ it is compared with is the same formula, so that nothing is proved: it is counte
 
 
 def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, version: str) -> str:
-    """The errata of papers as Markdown: counts, then a section a paper; what is ours, and what no machine checks, last.
+    """The errata as Markdown: counts, a section for each paper, then results derived here and claims not checked.
 
     Args:
-      papers: in the order of the page.
-      claims: of all of them.
-      verdicts: where verdicts come from.
-      version: of this package.
+      papers: the papers in the order of the page.
+      claims: the claims of all papers.
+      verdicts: the source of the verdicts.
+      version: the version of this package.
 
     >>> from dpnotes.papers import claims, paper
     >>> with Verdicts() as verdicts:
@@ -201,12 +201,12 @@ def _section(entry: Entry) -> list[str]:
 
 
 def _mark(claim: Claim) -> str:
-    """The permanent anchor: a heading's own link follows its wording, and drops the dots of an id."""
+    """The permanent anchor, since a heading's own link changes with its wording and drops the dots of an id."""
     return f'<a id="{claim.anchor}"></a>'
 
 
 def _anchor(heading: str) -> str:
-    """What a heading is linked as: small letters, digits, dashes and underscores.
+    """The link target of a heading: small letters, digits, dashes and underscores.
 
     >>> _anchor("budget_schedules.thm4.5.T")
     'budget_schedulesthm45t'
@@ -219,7 +219,7 @@ def _code(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    r"""Text in which Markdown sees no signs of its own.
+    r"""The text with Markdown's special characters escaped.
 
     >>> print(_text("f(theta^*) < a_1 [see _x_]"))
     f(theta^\*) \< a_1 \[see \_x\_\]

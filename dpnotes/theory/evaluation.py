@@ -1,4 +1,4 @@
-"""What every kind of statement shares: formulas to many digits, at seeded points, and as evidence shows them."""
+"""Tools that all kinds of statement share: evaluation to many digits, seeded points, and the texts of evidence."""
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ _POINTS = 8
 
 
 def substitute(expression: sympy.Basic, where: Values) -> Any:
-    """The expression with the definitions put in, one after the other.
+    """The expression with the definitions substituted, one after the other.
 
     >>> x, y = sympy.symbols("x y")
     >>> substitute(x + y, {x: y**2, y: 3})
@@ -35,7 +35,7 @@ def substitute(expression: sympy.Basic, where: Values) -> Any:
 
 
 def number(value: Any) -> str:
-    """A number as evidence shows it: four digits.
+    """The text of a number in evidence: four digits.
 
     >>> number(1 / 3), number(10**6), number(1e6), number(2 + 0.5j)
     ('0.3333', '1000000', '1e+06', '2+0.5i')
@@ -49,7 +49,7 @@ def number(value: Any) -> str:
 
 
 def place_text(point: Values) -> str:
-    """A point as evidence shows it.
+    """The text of a point in evidence.
 
     >>> place_text({sympy.Symbol("n"): 100, sympy.Symbol("d"): 2.0})
     'd = 2, n = 100'
@@ -58,7 +58,7 @@ def place_text(point: Values) -> str:
 
 
 def evaluator(symbols: Sequence[sympy.Symbol], expression: sympy.Basic) -> Callable[[Values], Any]:
-    """A function of points, to 40 digits; nan where the expression has no value.
+    """The expression as a function of points, to 40 digits; nan where it has no value.
 
     >>> x = sympy.Symbol("x")
     >>> evaluator([x], 1 / x)({x: 4}), evaluator([x], 1 / x)({x: 0})
@@ -78,7 +78,7 @@ def evaluator(symbols: Sequence[sympy.Symbol], expression: sympy.Basic) -> Calla
 
 
 def to_mpf(value: Any) -> Any:
-    """A number at the working precision; floats mean what they print.
+    """A number at the working precision; a float stands for the decimal that it prints.
 
     >>> with mpmath.workdps(30):
     ...     print(to_mpf(0.1))
@@ -90,7 +90,7 @@ def to_mpf(value: Any) -> Any:
 
 
 def agree(left: Any, right: Any, digits: int = AGREE) -> bool:
-    """Whether two numbers are equal to so many digits.
+    """Return whether two numbers are equal to a number of digits.
 
     >>> agree(mpmath.mpf(1), mpmath.mpf("1.001")), agree(mpmath.mpf(1), mpmath.mpf("1.001"), digits=2)
     (False, True)
@@ -102,7 +102,7 @@ def agree(left: Any, right: Any, digits: int = AGREE) -> bool:
 
 
 def check_example(example: Values, symbols: Sequence[Any], conditions: Sequence[Relational] = ()) -> bool:
-    """Whether an example names every symbol; it must then be a point of which the statement speaks.
+    """Return whether an example names every symbol; it must then be a point at which the statement is claimed.
 
     Raises:
       ValueError: a value is outside its symbol's domain, or a condition does not hold there.
@@ -152,7 +152,7 @@ def seeded_points(
 
 
 def is_zero(difference: sympy.Expr) -> bool:
-    """Whether algebra reduces the difference to 0; cheap means first.
+    """Return whether algebra reduces the difference to 0; cheap methods come first.
 
     >>> from dpnotes.theory.symbols import PaperSymbols
     >>> x = PaperSymbols("example").symbol("x", "a number")
@@ -176,7 +176,7 @@ def _radicals(difference: sympy.Expr) -> sympy.Expr:
 
 
 def compare_units(*expressions: sympy.Basic) -> Verdict | None:
-    """None where all expressions are homogeneous and of one unit.
+    """The verdict `units differ`; None if all expressions are homogeneous and have the same unit.
 
     >>> from dpnotes.theory.symbols import PaperSymbols
     >>> from dpnotes.theory.units import LENGTH
@@ -196,7 +196,7 @@ def compare_units(*expressions: sympy.Basic) -> Verdict | None:
 
 
 def name_of(quantity: sympy.Expr, subject: sympy.Expr | None) -> sympy.Expr:
-    """What a quantity is called: itself, where it has no name.
+    """The name of a quantity: its subject, or the quantity itself if it has none.
 
     >>> name_of(sympy.Symbol("x") ** 2, None), name_of(sympy.Symbol("x") ** 2, sympy.Symbol("square"))
     (x**2, square)
@@ -205,7 +205,7 @@ def name_of(quantity: sympy.Expr, subject: sympy.Expr | None) -> sympy.Expr:
 
 
 def held_for(conditions: Sequence[str], latex: bool = False) -> str:
-    """` for a, b` where there are conditions.
+    """The text ` for a, b` of the conditions; empty if there are none.
 
     >>> held_for(["x <= y"]), held_for([])
     (' for x <= y', '')
@@ -216,7 +216,7 @@ def held_for(conditions: Sequence[str], latex: bool = False) -> str:
 
 
 def relations(conditions: Sequence[Relational], latex: bool = False) -> list[str]:
-    """Relations as text.
+    """The texts of relations.
 
     >>> relations([sympy.Symbol("x") < 2])
     ['x < 2']
@@ -225,7 +225,7 @@ def relations(conditions: Sequence[Relational], latex: bool = False) -> list[str
 
 
 def at_most_one(monomials: Iterable[sympy.Expr], latex: bool = False) -> list[str]:
-    """Monomials that are at most 1, as text: numerator at most denominator.
+    """The texts of monomials that are at most 1, as numerator at most denominator.
 
     >>> d, m = sympy.symbols("d m", positive=True)
     >>> at_most_one([d / m])

@@ -1,4 +1,4 @@
-"""Inequalities and monotonicity: algebra where it shows a sign, else a seeded search that says how far it looked."""
+"""Inequalities and monotonicity, checked by algebra if it shows a sign, else by a seeded search of a stated box."""
 
 import itertools
 import math
@@ -34,25 +34,25 @@ from dpnotes.theory.symbols import POSITIVE, Interval, expand, symbols_of
 from dpnotes.theory.verdicts import Kind, Verdict
 
 _DRAWS = 4000
-_SPECIAL = (sympy.erf, sympy.erfc, sympy.gamma, sympy.loggamma)  # which numpy lacks, and scipy has
+_SPECIAL = (sympy.erf, sympy.erfc, sympy.gamma, sympy.loggamma)  # functions that scipy has and numpy lacks
 _SHARP = 1.005  # a bound this close to the quantity somewhere counts as attained
 
 
 @dataclass(frozen=True)
 class Inequality:
-    """`quantity <= bound` (or `<`, `>=`) everywhere in a region.
+    """The statement that `quantity <= bound` (or `<`, `>=`) everywhere in a region.
 
     Args:
-      quantity: what is bounded; derived, not mutated.
+      quantity: the bounded quantity; derived, so no mutant changes it.
       bound: as printed.
-      region: for a free symbol or sequence the interval that the search covers, uniformly in the logarithm, where it is
-        not the symbol's usual one; integers for symbols of an integer domain.
+      region: for a free symbol or sequence the interval that the search covers, uniformly in the logarithm, if it is
+        not the symbol's usual interval; integers for symbols of an integer domain.
       sense: the relation.
-      where: definitions put in first.
-      conditions: what points must satisfy.
+      where: definitions, substituted first.
+      conditions: relations that the points must satisfy.
       instance: integers for the ends of sums.
       example: a counterexample that is shown in preference to those that the search finds.
-      subject: what the quantity is called, where it is too long to show.
+      subject: the name of the quantity, if it is too long to show.
     """
 
     quantity: sympy.Expr
@@ -67,30 +67,30 @@ class Inequality:
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
-        """The bound."""
+        """The printed bound."""
         return (self.bound,)
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """What it is made of, for checks of symbols and units."""
+        """All its expressions, for checks of symbols and units."""
         return (self.quantity, self.bound, *(sympy.sympify(v) for v in self.where.values()), *self.conditions)
 
     def restate(self, *printed: sympy.Expr) -> "Inequality":
-        """With another bound."""
+        """Return the statement with another printed bound."""
         return replace(self, bound=printed[0])
 
     def latex(self) -> str:
-        """The relation."""
+        """Return the statement as printed, in LaTeX."""
         relation = {"<=": "\\leq", "<": "<", ">=": "\\geq"}[self.sense]
         name = sympy.latex(name_of(self.quantity, self.subject))
         return f"{name} {relation} {sympy.latex(self.bound)}{self._where_it_holds(latex=True)}"
 
     def plain(self) -> str:
-        """The relation."""
+        """Return the statement as printed, as one line of plain text."""
         return f"{name_of(self.quantity, self.subject)} {self.sense} {self.bound}{self._where_it_holds(latex=False)}"
 
     def _where_it_holds(self, latex: bool) -> str:
-        """Conditions, and domains that are not just the positive numbers."""
+        """The text of the conditions, and of domains other than the positive numbers."""
         shown = [
             s
             for s in symbols_of(name_of(self.quantity, self.subject), self.bound)
@@ -102,18 +102,18 @@ class Inequality:
         return held_for([*domains, *relations(self.conditions, latex)], latex)
 
     def proved(self) -> bool:
-        """Whether algebra alone shows it: the difference of the sides has one sign, term by term."""
+        """Return whether algebra alone proves it: the difference of the sides has one sign, term by term."""
         lower, upper, conditions = self._sides()
         return not conditions and _is_non_negative(upper - lower, strict=self.sense == "<")
 
     def _sides(self) -> tuple[Any, Any, list[Any]]:
-        """What is at most what, and under which conditions, with definitions put in and sums written out."""
+        """The smaller side, the larger side and the conditions, with definitions substituted and sums written out."""
         quantity, bound = (expand(substitute(e, self.where), self.instance) for e in (self.quantity, self.bound))
         conditions = [expand(substitute(c, self.where), self.instance) for c in self.conditions]
         return (bound, quantity, conditions) if self.sense == ">=" else (quantity, bound, conditions)
 
     def verdict(self) -> Verdict:
-        """Exact, not refuted, improvable, contradicted or units differ."""
+        """The verdict: exact, not refuted, improvable, contradicted or units differ."""
         if problem := compare_units(self.quantity, self.bound):
             return problem
         lower, upper, conditions = self._sides()
@@ -148,7 +148,7 @@ class Inequality:
         return Verdict(Kind.NOT_REFUTED, f"no counterexample at {effort}{close}", certificate)
 
     def _relation(self) -> Relation:
-        """What a certificate says of it."""
+        """The relation that a certificate states."""
         sides = (self.bound, self.quantity) if self.sense == ">=" else (self.quantity, self.bound)
         sign = "<" if self.sense == "<" else "<="
         return Relation(sides[0], sign, sides[1], self.where, self.conditions, [self.instance])
@@ -179,19 +179,19 @@ class Inequality:
 
 @dataclass(frozen=True)
 class Monotone:
-    """`quantity` grows, or falls, in `variable` everywhere in a region; its derivative is what is checked.
+    """The statement that `quantity` grows, or falls, in `variable` in a region; its derivative is checked.
 
-    There is nothing to mutate but the direction: a test of such a claim states the opposite and must see it fail.
+    Only its direction can be mutated: a test of such a claim states the opposite, whose check must fail.
 
     Args:
-      quantity: in `variable`.
-      variable: what moves.
+      quantity: an expression in `variable`.
+      variable: the symbol that varies.
       sense: increasing or decreasing.
       region: as for `Inequality`.
-      where: definitions put in first; none may hide the variable.
-      conditions: what points must satisfy.
+      where: definitions, substituted first; none may hide the variable.
+      conditions: relations that the points must satisfy.
       example: a counterexample that is shown in preference to those that the search finds.
-      subject: what the quantity is called.
+      subject: the name of the quantity.
     """
 
     quantity: sympy.Expr
@@ -205,29 +205,29 @@ class Monotone:
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
-        """Nothing that a mutant could change."""
+        """The empty tuple: a mutant has nothing to change."""
         return ()
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """What it is made of, for checks of symbols and units."""
+        """All its expressions, for checks of symbols and units."""
         return (self.quantity, self.variable, *(sympy.sympify(v) for v in self.where.values()), *self.conditions)
 
     def restate(self, *printed: sympy.Expr) -> "Monotone":
-        """Itself."""
+        """Return the statement itself."""
         return self
 
     def latex(self) -> str:
-        """The sentence."""
+        """Return the statement as printed, in LaTeX."""
         name = sympy.latex(name_of(self.quantity, self.subject))
         return f"{name} \\text{{ is {self.sense} in }} {sympy.latex(self.variable)}"
 
     def plain(self) -> str:
-        """The sentence."""
+        """Return the statement as printed, as one line of plain text."""
         return f"{name_of(self.quantity, self.subject)} is {self.sense} in {self.variable}"
 
     def verdict(self) -> Verdict:
-        """Exact, not refuted, contradicted or units differ."""
+        """The verdict: exact, not refuted, contradicted or units differ."""
         if problem := compare_units(self.quantity):
             return problem
         slope = sympy.diff(substitute(self.quantity, self.where), self.variable)
@@ -244,17 +244,17 @@ class Monotone:
 
 
 def _closeness(factor: float) -> str:
-    # Powers of ten: the last bits of a search differ between processors, its evidence must not.
+    # Only the power of ten: the last bits of a search differ between processors, and its evidence must not.
     return "; attained" if factor < 1 + 1e-9 else f"; approached within 1e{math.ceil(math.log10(factor - 1)):+03d}"
 
 
 def _rounded(point: Values) -> dict[Any, Any]:
-    """Two significant digits, so that a counterexample can be checked by hand."""
+    """The point to two significant digits, so that a counterexample can be checked by hand."""
     return {s: v if isinstance(v, int) else float(f"{float(v):.2g}") for s, v in point.items()}
 
 
 def _is_non_negative(difference: sympy.Expr, strict: bool) -> bool:
-    """Whether all coefficients have one sign once every symbol is its least value plus something positive."""
+    """Return whether all coefficients have one sign with each symbol written as its least value plus a positive one."""
     shifted = difference
     for symbol in symbols_of(difference):
         rest, domain = sympy.Dummy(positive=True), symbol.domain
@@ -275,7 +275,7 @@ def _is_non_negative(difference: sympy.Expr, strict: bool) -> bool:
 
 
 class _Search:
-    """Seeded search for the least of `upper - lower`, in relative terms, over a box in logarithmic coordinates."""
+    """A seeded search for the least relative slack `upper - lower` over a box in logarithmic coordinates."""
 
     def __init__(
         self, symbols: Sequence[Any], lower: Any, upper: Any, conditions: Sequence[Any], region: Mapping[Any, Any]
@@ -297,12 +297,12 @@ class _Search:
         self.evaluations = 0
 
     def place(self) -> str:
-        """The box as evidence names it."""
+        """The text of the box for the evidence."""
         names = {str(s): f"[{low:g}, {high:g}]" for s, (low, high) in self.region.items()}
         return f" with {', '.join(f'{name} in {ends}' for name, ends in names.items())}" if names else ""
 
     def inside(self, point: Values) -> bool:
-        """Whether a point is in the domains and in the box."""
+        """Return whether a point is in the domains and in the box."""
         return all(
             s.domain.holds(point[s]) and low <= math.log(point[s]) <= high
             for s, (low, high) in zip(self.symbols, self.box, strict=True)
@@ -319,7 +319,7 @@ class _Search:
         return np.rint(np.exp(logs)) if self.symbols[index].domain.integer else np.exp(logs)
 
     def slack(self, logs: np.ndarray) -> np.ndarray:
-        """Relative slack at points; -inf where the bound is not real, +inf where a condition fails."""
+        """The relative slack at points; -inf where the bound is not real, +inf where a condition fails."""
         lower, upper, *conditions = self.values(logs)
         self.evaluations += len(logs)
         with np.errstate(all="ignore"):
@@ -337,7 +337,7 @@ class _Search:
         return slack
 
     def run(self) -> tuple[float, dict[Any, Any]]:
-        """The least slack found, and where."""
+        """The least slack found, and its point."""
         dim = len(self.symbols)
         if dim == 0:
             return float(self.slack(np.zeros((1, 0)))[0]), {}
@@ -371,7 +371,7 @@ class _Search:
         return float(best_slack), point
 
     def ratio(self, point: Values) -> float | None:
-        """Upper over lower at a point, where both are positive."""
+        """The ratio upper / lower at a point; None unless both are positive."""
         logs = np.array([[math.log(float(point[s])) for s in self.symbols]])
         lower, upper, *_ = self.values(logs)
         return float(upper[0] / lower[0]) if lower[0] > 0 and upper[0] > 0 else None

@@ -1,4 +1,4 @@
-"""Wrong variants of a statement, one small change each, to see whether its check can fail."""
+"""Mutants of a statement: variants with one small change each, which test whether its check can fail."""
 
 from collections.abc import Iterator
 
@@ -15,13 +15,13 @@ _SHIFT = sympy.Rational(1, 12)
 
 
 def mutants(statement: Statement) -> Iterator[tuple[str, Statement]]:
-    """Small changes of the printed expressions: one sign, one exponent by 1/12, one symbol dropped, one number doubled.
+    """Small changes to the printed expressions: one sign, one exponent by 1/12, one symbol dropped, one number doubled.
 
-    A statement about orders of magnitude does not see numbers, nor symbols that it holds at a number: both are left
-    alone.
+    A statement about orders of magnitude does not depend on constant factors, nor on symbols that are set to a number:
+    neither is changed.
 
     Yields:
-      What was changed, and the statement that says so.
+      A description of the change, and the changed statement.
 
     >>> from dpnotes.theory.symbols import PaperSymbols
     >>> from dpnotes.theory.statements import Identity
@@ -46,7 +46,7 @@ def mutants(statement: Statement) -> Iterator[tuple[str, Statement]]:
 
 
 def _of(expression: sympy.Basic, fixed: set[sympy.Symbol]) -> Iterator[tuple[str, sympy.Expr]]:
-    """Mutants of a tree: changes at its root, then those of each argument, put back."""
+    """The mutants of an expression tree: changes at its root, then changes within each argument."""
     if expression in fixed or (isinstance(expression, sympy.Pow) and expression.args[0] in fixed):
         return
     yield from _at_root(expression)
@@ -77,11 +77,11 @@ def _at_root(expression: sympy.Basic) -> Iterator[tuple[str, sympy.Expr]]:
 
 
 def still_true(original: Statement, mutant: Statement) -> bool:
-    """Whether there is a proof that a mutant, whose verdict is that of the original, is true as well.
+    """Return whether it is proved that a mutant with the verdict of the original is true as well.
 
-    Such a mutant is no gap in the check: there is nothing to refute. The proofs: of a rate or a choice of parameters
-    the engine's exact certificates; of an order of magnitude that the two rates are of the same order; of a bound that
-    the original one implies it (which the search for a counterexample confirms), or that algebra shows it.
+    Such a mutant reveals no gap in the check, since there is nothing to refute. The proof is, for a rate or a choice of
+    parameters, the engine's exact certificate; for an order of magnitude, that the two rates have the same order; for a
+    bound, that the original implies it (which the search for a counterexample confirms), or algebra.
 
     >>> from dpnotes.theory.symbols import PaperSymbols
     >>> x = PaperSymbols("example").symbol("x", "a number")

@@ -14,44 +14,40 @@ import sympy
 from dpnotes.theory import certificates
 from dpnotes.theory.balance import (
     Balance,
-    Branch,
     Named,
     Witness,
     at_most,
     balance,
-    branches,
-    monomial_of,
-    monomials,
-    powers_of,
     regime_of,
     require_room,
 )
 from dpnotes.theory.evaluation import Values, at_most_one, evaluator, held_for, number, place_text
+from dpnotes.theory.monomials import Branch, branches, monomial_of, monomials, powers_of
 from dpnotes.theory.symbols import symbols_of
 from dpnotes.theory.units import NONE, Unit, UnitsDiffer, equal_modulo, unit_of
 from dpnotes.theory.verdicts import Kind, Verdict
 
 Order = Literal["O", "Omega", "Theta"]
-_DECADES = 12  # no point that evidence shows goes further
+_DECADES = 12  # the points that evidence shows go no further
 _ORDERS = {"O": "\\mathcal{O}", "Omega": "\\Omega", "Theta": "\\Theta"}
 
 
 @dataclass(frozen=True)
 class Rate:
-    """`subject` is of the order `value`: the best that the terms allow, no better and no worse.
+    """The statement that `subject` is of the order `value`: the best order that the terms allow, and no better.
 
-    A bound with the subject on both sides, or a sample size, has it among the tuned symbols: the term is the subject
-    itself, the constraints say what must be at most 1.
+    For a bound with the subject on both sides, or a sample size, the subject is a tuned symbol and the only term; the
+    constraints are the expressions that must be at most 1.
 
     Args:
-      subject: what the rate is for; only shown.
+      subject: the quantity that has the rate; only shown.
       value: as printed, a sum (or `Max`) of monomials.
-      terms: by name; what the bound is the sum of, each a monomial or a sum of them.
+      terms: the terms of the bound by name, each a monomial or a sum of them.
       tuned: the symbols that may be chosen.
-      constraints: by name; what must be at most 1.
-      regime: by name; monomials of the other symbols that are at most 1 where the rate is claimed. Domains are added.
+      constraints: expressions by name that must be at most 1.
+      regime: monomials of the other symbols by name, at most 1 where the rate is claimed. Domains are added.
       logs: symbols that stand for logarithms (at least 1), which an O with a tilde hides.
-      normalised: symbols that the paper sets to 1; units are then compared only as far as these leave them.
+      normalised: symbols that the paper sets to 1; units are then compared up to the units of these symbols.
       order: how the statement is printed.
       tilde: whether it is printed with a tilde for logarithms that the terms leave out.
     """
@@ -69,32 +65,32 @@ class Rate:
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
-        """The rate."""
+        """The printed rate."""
         return (self.value,)
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """What it is made of, for checks of symbols and units."""
+        """All its expressions, for checks of symbols and units."""
         named = (self.terms, self.constraints, self.regime)
         return (self.value, *self.tuned, *self.logs, *self.normalised, *(e for group in named for e in group.values()))
 
     def restate(self, *printed: sympy.Expr) -> "Rate":
-        """With another rate."""
+        """Return the statement with another printed rate."""
         return replace(self, value=printed[0])
 
     def latex(self) -> str:
-        """`subject = O(value)`."""
+        """Return the statement as printed, in LaTeX."""
         order = f"\\tilde{{{_ORDERS[self.order]}}}" if self.logs or self.tilde else _ORDERS[self.order]
         held = held_for(at_most_one(self.regime.values(), latex=True), latex=True)
         return f"{sympy.latex(self.subject)} = {order}\\left({sympy.latex(self.value)}\\right){held}"
 
     def plain(self) -> str:
-        """`subject = O(value)`."""
+        """Return the statement as printed, as one line of plain text."""
         held = held_for(at_most_one(self.regime.values()))
         return f"{self.subject} = {self.order}{'~' if self.logs or self.tilde else ''}({self.value}){held}"
 
     def balance(self) -> Balance:
-        """The best balance of the terms, with symbols that the paper sets to 1 put to 1.
+        """The best balance of the terms, with the normalised symbols set to 1.
 
         Raises:
           ValueError: as `dpnotes.theory.balance.balance`.
@@ -102,7 +98,7 @@ class Rate:
         return _balanced(self, self.normalised)
 
     def verdict(self) -> Verdict:
-        """Up to constants, up to logs, not implied, improvable, restated, contradicted or units differ."""
+        """The verdict: up to constants, up to logs, not implied, improvable, restated, contradicted or units differ."""
         if negative := _negative("the stated rate", self.value):
             return negative
         alike, pure = {**self.terms, "the stated rate": self.value}, {**self.constraints, **self.regime}
@@ -123,7 +119,7 @@ class Rate:
         return found
 
     def _restates(self) -> bool:
-        """Whether nothing is tuned, and the monomials of the terms are the printed ones: both sides are one formula."""
+        """Return whether both sides are one formula: nothing is tuned, and the terms have the printed monomials."""
         if self.tuned or self.constraints:
             return False
         stated, derived = (
@@ -133,7 +129,7 @@ class Rate:
         return stated == derived
 
     def _statement(self, ones: Sequence[sympy.Symbol]) -> dict[str, Any]:
-        """What a certificate says of the statement."""
+        """The statement's data for a certificate."""
         named = {"terms": self.terms, "constraints": self.constraints, "regime": self.regime}
         return {"rate": self.value, **named, "ones": ones, "tuned": self.tuned}
 
@@ -184,12 +180,12 @@ def _balance_of(
 
 
 def _balanced(statement: Rate, ones: tuple[sympy.Symbol, ...]) -> Balance:
-    """Cached: the mutants of a rate share its terms."""
+    """The best balance, cached since the mutants of a rate share its terms."""
     groups = [
         tuple((name, _at_one(e, ones)) for name, e in group.items())
         for group in (statement.terms, statement.constraints, statement.regime)
     ]
-    # What has become a bare number says nothing up to constants.
+    # An expression that has become a bare number says nothing up to constants.
     constraints, regime = (tuple((n, e) for n, e in group if e.free_symbols) for group in groups[1:])
     return _balance_of(groups[0], tuple(s for s in statement.tuned if s not in ones), constraints, regime)
 
@@ -201,15 +197,15 @@ def _at_one(expression: sympy.Expr, ones: Sequence[sympy.Symbol]) -> Any:
 # ---------------------------------------------------------------- parameter choices
 @dataclass(frozen=True)
 class Choice:
-    """At the printed parameters every term is at most `rate`, some term reaches it, and every constraint holds.
+    """The statement that at the printed parameters the terms reach but do not exceed `rate`, and the constraints hold.
 
     Args:
       parameters: as printed, in an order in which later ones may use earlier ones; monomials, or sums, `Max` or `Min`
         of them.
-      terms: by name; what must be at most the rate.
-      rate: what they are to reach; may use the parameters.
-      constraints: by name; what must be at most 1.
-      regime: by name; monomials of the other symbols that are at most 1. Domains are added.
+      terms: expressions by name that must be at most the rate.
+      rate: the rate that they must reach; may use the parameters.
+      constraints: expressions by name that must be at most 1.
+      regime: monomials of the other symbols by name, at most 1. Domains are added.
       logs: symbols that stand for logarithms.
       normalised: symbols that the paper sets to 1.
     """
@@ -224,31 +220,31 @@ class Choice:
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
-        """The parameters."""
+        """The printed parameters."""
         return tuple(self.parameters.values())
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """What it is made of, for checks of symbols and units."""
+        """All its expressions, for checks of symbols and units."""
         named = (self.parameters, self.terms, self.constraints, self.regime)
         return (*self.parameters, self.rate, *self.logs, *self.normalised, *(e for g in named for e in g.values()))
 
     def restate(self, *printed: sympy.Expr) -> "Choice":
-        """With other parameters."""
+        """Return the statement with other printed parameters."""
         return replace(self, parameters=dict(zip(self.parameters, printed, strict=True)))
 
     def latex(self) -> str:
-        """The parameters."""
+        """Return the statement as printed, in LaTeX."""
         listed = ", \\quad ".join(f"{sympy.latex(s)} = {sympy.latex(e)}" for s, e in self.parameters.items())
         return listed + held_for(at_most_one(self.regime.values(), latex=True), latex=True)
 
     def plain(self) -> str:
-        """The parameters."""
+        """Return the statement as printed, as one line of plain text."""
         listed = ", ".join(f"{s} = {e}" for s, e in self.parameters.items())
         return listed + held_for(at_most_one(self.regime.values()))
 
     def verdict(self) -> Verdict:
-        """Up to constants, up to logs, not implied, improvable, contradicted or units differ."""
+        """The verdict: up to constants, up to logs, not implied, improvable, contradicted or units differ."""
         for symbol, value in self.parameters.items():
             if negative := _negative(str(symbol), value):
                 return negative
@@ -290,7 +286,7 @@ class Choice:
             region = {**regime, **{f"case {k}": monomial_of(c) for k, c in enumerate(conditions)}}
             try:
                 require_room({name: powers_of(m, name) for name, m in region.items()})
-            except ValueError:  # only an edge of other cases
+            except ValueError:  # this case is only an edge of other cases
                 continue
             num_cases += 1
 
@@ -336,7 +332,7 @@ class Choice:
         return Verdict(Kind.UP_TO_CONSTANTS, reaches, certificate)
 
     def _cases(self, ones: Sequence[sympy.Symbol]) -> list[tuple[dict[sympy.Symbol, sympy.Expr], tuple[Any, ...]]]:
-        """The parameters piece by piece, as monomials of the other symbols, and where each piece is the value."""
+        """The parameters' pieces, as monomials of the other symbols, and the conditions under which each applies."""
         cases: list[tuple[dict[sympy.Symbol, sympy.Expr], tuple[Any, ...]]] = [({}, ())]
         for symbol, value in self.parameters.items():
             grown = []
@@ -355,12 +351,12 @@ def _frozen(powers: Mapping[Any, Any]) -> tuple[tuple[Any, Any], ...]:
 # ---------------------------------------------------------------- crossovers
 @dataclass(frozen=True)
 class Crossover:
-    """`left = right` exactly at `variable = value`, for monomials with their coefficients.
+    """The statement that `left = right` exactly at `variable = value`, for monomials with their coefficients.
 
     Args:
-      left: one monomial.
-      right: the other.
-      variable: what moves.
+      left: the first monomial.
+      right: the second monomial.
+      variable: the symbol that varies.
       value: as printed.
       example: values of the other symbols, at which evidence is shown.
     """
@@ -373,29 +369,29 @@ class Crossover:
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
-        """The value."""
+        """The printed value."""
         return (self.value,)
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """What it is made of, for checks of symbols and units."""
+        """All its expressions, for checks of symbols and units."""
         return (self.left, self.right, self.variable, self.value)
 
     def restate(self, *printed: sympy.Expr) -> "Crossover":
-        """With another value."""
+        """Return the statement with another printed value."""
         return replace(self, value=printed[0])
 
     def latex(self) -> str:
-        """`left = right at variable = value`."""
+        """Return the statement as printed, in LaTeX."""
         place = f"{sympy.latex(self.variable)} = {sympy.latex(self.value)}"
         return f"{sympy.latex(self.left)} = {sympy.latex(self.right)} \\iff {place}"
 
     def plain(self) -> str:
-        """`left = right at variable = value`."""
+        """Return the statement as printed, as one line of plain text."""
         return f"{self.left} = {self.right} at {self.variable} = {self.value}"
 
     def verdict(self) -> Verdict:
-        """Exact, contradicted or units differ.
+        """The verdict: exact, contradicted or units differ.
 
         Raises:
           ValueError: a side is no monomial, or both have the same power of the variable.
@@ -433,7 +429,7 @@ def _meeting(names: Sequence[str]) -> str:
 
 
 def _negative(name: str, value: sympy.Basic) -> Verdict | None:
-    """What a mutant's minus sign makes: no rate is negative, and no sum of monomials subtracts."""
+    """The verdict `contradicted` if the value has a negative term, as a mutant's sign change makes it; else None."""
     parts = value.args if isinstance(value, sympy.Add | sympy.Max | sympy.Min) else (value,)
     for part in parts:
         if part.could_extract_minus_sign():
@@ -446,7 +442,7 @@ def _negative(name: str, value: sympy.Basic) -> Verdict | None:
 
 
 def _units_problem(alike: Named, pure: Named, normalised: Sequence[sympy.Symbol]) -> Verdict | None:
-    """None where all of `alike` have one unit and all of `pure` none, up to the units that are set to 1."""
+    """The verdict `units differ`; None if `alike` share a unit and `pure` have none, up to units that are set to 1."""
     free = [unit_of(symbol) or NONE for symbol in normalised]
     certificate = partial(certificates.units, alike, pure, normalised)
     try:
@@ -478,7 +474,7 @@ def _unit(expression: sympy.Expr, free: Sequence[Unit]) -> Unit:
 
 
 def _shown(witness: Witness, left: str, lefts: Sequence[sympy.Expr], right: str, rights: Sequence[sympy.Expr]) -> str:
-    """Both sides at a point of the witness's direction, within twelve decades; all other symbols are 1 there."""
+    """The text of both sides at a point in the witness's direction, within twelve decades; other symbols are 1."""
     scale = min(1.0, _DECADES / max(abs(power) for power in witness.direction.values()))
     decades = {symbol: power * scale for symbol, power in witness.direction.items()}
 

@@ -1,4 +1,4 @@
-"""Why a calculator gives no number: typed errors of one line, which know the cells of an array that they are about."""
+"""Refusals of calculators: typed one-line errors that know the cells of an array that they concern."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,10 +7,10 @@ import numpy as np
 
 
 class OutsideRegime(ValueError):
-    """Numbers outside what a theorem assumes.
+    """The error for numbers outside a theorem's assumptions.
 
     Args:
-      refused: where, a flag or an array of them.
+      refused: the refused cells, a flag or an array of flags.
       text: the line, with `{name}` for a value of the first cell that is refused.
       values: numbers or arrays by name, which broadcast with `refused`.
     """
@@ -24,35 +24,35 @@ class OutsideRegime(ValueError):
         return np.broadcast_shapes(self.refused.shape, *(np.shape(value) for value in self._values.values()))
 
     def reasons(self, shape: tuple[int, ...]) -> Iterator[tuple[int, str]]:
-        """The line of each cell that is refused, with the cell's place in a flattened array of this shape."""
+        """The line of each refused cell, with the cell's place in a flattened array of this shape."""
         spread = {name: np.broadcast_to(value, shape).reshape(-1) for name, value in self._values.items()}
         for place in np.flatnonzero(np.broadcast_to(self.refused, shape)):
             yield int(place), self._text.format(**{name: value[place] for name, value in spread.items()})
 
 
 class Vacuous(OutsideRegime):
-    """A bound that says nothing: every point, or the start, has a gradient that small."""
+    """The error for a vacuous bound: every point, or the start, has a gradient that small."""
 
 
 class NoRoot(OutsideRegime):
-    """An equation without a solution, or curves that do not cross."""
+    """The error for an equation without a solution, or curves that do not cross."""
 
 
 class NoConstants(ValueError):
-    """A set of constants that no proof gives."""
+    """The error for a set of constants that no proof gives."""
 
 
 class MixedLetters(ValueError):
-    """A letter of one paper where another's, or a common name, is meant."""
+    """The error for a letter of one paper where another paper's letter, or a common name, is meant."""
 
 
 def require(holds: Any, text: str, error: type[OutsideRegime] = OutsideRegime, **values: Any) -> None:
-    """Refuse numbers at which a condition fails.
+    """Raise an error for numbers at which a condition fails.
 
     Args:
-      holds: the condition, a flag or an array of them.
+      holds: the condition, a flag or an array of flags.
       text: one line, with `{name}` for a value; formats as in `{name:.4g}` are allowed.
-      error: its type.
+      error: the type of the error.
       values: numbers or arrays by name.
 
     Raises:
@@ -73,15 +73,15 @@ _ALL = "every point has that"
 def require_informative(
     name: str, accuracy: Any, bound: str, limit: Any, *, why: str = _ALL, closed: bool = False
 ) -> None:
-    """Refuse an accuracy that says nothing, in the same words in every paper.
+    """Raise an error for an accuracy no better than a trivial bound, in the same words in every paper.
 
     Args:
       name: the letter of the accuracy.
       accuracy: a bound of a gradient's norm, or an array of them.
-      bound: what every point has, or the start, as the paper writes it.
+      bound: the bound that every point, or the start, satisfies, as the paper writes it.
       limit: its value.
-      why: who has it, and what more there is to say.
-      closed: whether the limit itself is allowed, as some papers have it.
+      why: the reason why the bound is trivial.
+      closed: whether the limit itself is allowed, as in some papers.
 
     Raises:
       Vacuous: above the limit.

@@ -1,7 +1,7 @@
-"""Kinds of statement, each of which computes its own verdict: identities, optima, and what no machine checks.
+"""Kinds of statement that compute their own verdicts: identities, optima, and statements that cannot be checked.
 
-A statement holds what the paper prints and, apart from it, what the printed formula is compared with. Algebra is
-tried first; where sympy finds no proof, seeded points are tried. No statement stores its verdict, and every one can
+A statement holds the printed formula and, separately, the derivation that the printed formula is compared with. Algebra
+is tried first; where sympy finds no proof, seeded points are tried. No statement stores its verdict, and every one can
 fail: `printed` may be replaced by a mutant (`restate`). Inequalities, asymptotics and rates have modules of their own.
 """
 
@@ -39,11 +39,11 @@ from dpnotes.theory.verdicts import Kind, Verdict
 
 
 class Statement(Protocol):
-    """What a claim says, and how it is checked."""
+    """The statement of a claim, which can check itself."""
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
-        """The expressions of the paper, those that a mutant replaces."""
+        """The printed expressions of the paper, which a mutant replaces."""
         ...
 
     @property
@@ -52,35 +52,35 @@ class Statement(Protocol):
         ...
 
     def restate(self, *printed: sympy.Expr) -> "Statement":
-        """The same statement about other printed expressions."""
+        """Return the same statement with other printed expressions."""
         ...
 
     def latex(self) -> str:
-        """The statement as printed."""
+        """Return the statement as printed, in LaTeX."""
         ...
 
     def plain(self) -> str:
-        """The same as one line of plain text."""
+        """Return the statement as printed, as one line of plain text."""
         ...
 
     def verdict(self) -> Verdict:
-        """Check it."""
+        """Check the statement."""
         ...
 
 
 # ---------------------------------------------------------------- identities
 @dataclass(frozen=True)
 class Identity:
-    """`subject = value`: the printed value is compared with a derived one.
+    """The statement `subject = value`, whose printed value is compared with a derived one.
 
     Args:
-      subject: what the formula is for, shown on its left side.
+      subject: the left side of the formula, only shown.
       value: as printed.
-      derived: what it must equal.
-      where: definitions put in before anything else, for example gamma -> 1 - 1/kappa.
+      derived: the expression that it must equal.
+      where: definitions, substituted before anything else, for example gamma -> 1 - 1/kappa.
       instances: integers for the ends of sums; the identity is proved for each.
       example: the point that a counterexample is shown at.
-      conditions: what the seeded points must satisfy.
+      conditions: relations that the seeded points must satisfy.
       digits: decimal places of a printed number, where the paper gives a rounded (or truncated) one.
     """
 
@@ -95,12 +95,12 @@ class Identity:
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
-        """The value."""
+        """The printed value."""
         return (self.value,)
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """What it is made of, for checks of symbols and units."""
+        """All its expressions, for checks of symbols and units."""
         return (
             self.subject,
             self.value,
@@ -110,20 +110,20 @@ class Identity:
         )
 
     def restate(self, *printed: sympy.Expr) -> "Identity":
-        """With another value."""
+        """Return the statement with another printed value."""
         return replace(self, value=printed[0])
 
     def latex(self) -> str:
-        """An equation."""
+        """Return the statement as printed, in LaTeX."""
         held = held_for(relations(self.conditions, latex=True), latex=True)
         return f"{sympy.latex(self.subject)} = {sympy.latex(self.value)}{held}"
 
     def plain(self) -> str:
-        """An equation."""
+        """Return the statement as printed, as one line of plain text."""
         return f"{self.subject} = {self.value}{held_for(relations(self.conditions))}"
 
     def verdict(self) -> Verdict:
-        """Exact, not refuted, contradicted or units differ."""
+        """The verdict: exact, not refuted, contradicted or units differ."""
         if problem := compare_units(self.value, self.derived):
             return problem
 
@@ -166,16 +166,16 @@ class Identity:
 # ---------------------------------------------------------------- optima
 @dataclass(frozen=True)
 class Optimum:
-    """`variable = argument` minimises `objective`, and the least value is `least` where it is stated.
+    """The statement that `variable = argument` minimises `objective`, with the value `least` if that is stated.
 
     Args:
-      objective: in `variable`.
+      objective: an expression in `variable`.
       variable: minimised over all positive values.
       argument: as printed.
       least: the printed value of the minimum, or None.
-      where: definitions put in first.
+      where: definitions, substituted first.
       example: the point that a counterexample is shown at.
-      conditions: what the seeded points must satisfy.
+      conditions: relations that the seeded points must satisfy.
     """
 
     objective: sympy.Expr
@@ -188,12 +188,12 @@ class Optimum:
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
-        """Argument and, if stated, least value."""
+        """The printed argument and, if stated, the least value."""
         return (self.argument,) if self.least is None else (self.argument, self.least)
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """What it is made of, for checks of symbols and units."""
+        """All its expressions, for checks of symbols and units."""
         return (
             self.objective,
             self.variable,
@@ -203,24 +203,24 @@ class Optimum:
         )
 
     def restate(self, *printed: sympy.Expr) -> "Optimum":
-        """With another argument and least value."""
+        """Return the statement with another printed argument and least value."""
         return replace(self, argument=printed[0], least=printed[1] if len(printed) > 1 else None)
 
     def latex(self) -> str:
-        """`argmin ... = argument`."""
+        """Return the statement as printed, in LaTeX."""
         variable, objective = sympy.latex(self.variable), sympy.latex(self.objective)
         text = f"\\arg\\min_{{{variable}}} \\left({objective}\\right) = {sympy.latex(self.argument)}"
         text = text if self.least is None else text + f", \\quad \\min = {sympy.latex(self.least)}"
         return text + held_for(relations(self.conditions, latex=True), latex=True)
 
     def plain(self) -> str:
-        """`argmin over ... = argument`."""
+        """Return the statement as printed, as one line of plain text."""
         text = f"argmin over {self.variable} of {self.objective} = {self.argument}"
         text = text if self.least is None else f"{text}, min = {self.least}"
         return text + held_for(relations(self.conditions))
 
     def verdict(self) -> Verdict:
-        """Exact, not refuted, contradicted or units differ."""
+        """The verdict: exact, not refuted, contradicted or units differ."""
         if problem := compare_units(self.variable, self.argument):
             return problem
         if self.least is not None and (problem := compare_units(self.least, self.objective)):
@@ -292,7 +292,7 @@ def _descend(height: Callable[[Any], Any], start: Any) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class Allocation:
-    """`noise[t] = share` minimises a sum over steps under `sum_t 1/noise[t] = budget`, with least value `least`.
+    """The statement that `noise[t] = share` minimises a sum under `sum_t 1/noise[t] = budget`, with the value `least`.
 
     Checked by the conditions of Karush, Kuhn and Tucker in `1/noise[t]`, in which the objective is convex and the
     constraint affine, so that they are sufficient.
@@ -303,9 +303,9 @@ class Allocation:
       step: the index of `share`.
       share: the printed `noise[step]`.
       least: the printed least value.
-      budget: what the budget sums to.
+      budget: the sum of `1/noise[t]`.
       num_steps: the symbol of the number of steps, and the numbers that are tried.
-      where: definitions put in first.
+      where: definitions, substituted first.
     """
 
     objective: sympy.Expr
@@ -319,29 +319,29 @@ class Allocation:
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
-        """Share and least value."""
+        """The printed share and least value."""
         return (self.share, self.least)
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """What it is made of, for checks of symbols and units."""
+        """All its expressions, for checks of symbols and units."""
         return (self.objective, self.noise[self.step], self.share, self.least, self.budget, self.num_steps[0])
 
     def restate(self, *printed: sympy.Expr) -> "Allocation":
-        """With another share and least value."""
+        """Return the statement with another printed share and least value."""
         return replace(self, share=printed[0], least=printed[1])
 
     def latex(self) -> str:
-        """Minimiser and minimum."""
+        """Return the statement as printed, in LaTeX."""
         left = f"\\min {sympy.latex(self.objective)} = {sympy.latex(self.least)}"
         return f"{left} \\text{{ at }} {sympy.latex(self.noise[self.step])} = {sympy.latex(self.share)}"
 
     def plain(self) -> str:
-        """Minimiser and minimum."""
+        """Return the statement as printed, as one line of plain text."""
         return f"min {self.objective} = {self.least} at {self.noise[self.step]} = {self.share}"
 
     def verdict(self) -> Verdict:
-        """Exact, contradicted or units differ."""
+        """The verdict: exact, contradicted or units differ."""
         if problem := compare_units(self.noise[self.step], self.share) or compare_units(self.least, self.objective):
             return problem
         symbol, numbers = self.num_steps
@@ -395,9 +395,9 @@ class Allocation:
         return None
 
 
-# ---------------------------------------------------------------- what no machine checks here
+# ---------------------------------------------------------------- statements that are not checked
 class Reason(StrEnum):
-    """Why a statement is not checked; a closed list."""
+    """The possible reasons why a statement is not checked."""
 
     CITED = "a result of another paper, restated without proof"
     ALL_MECHANISMS = "a statement about all mechanisms, beyond algebra"
@@ -407,33 +407,33 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Uncheckable:
-    """A statement that is listed, but not checked, with the reason."""
+    """A statement that is listed with the reason why it is not checked."""
 
     text: str
     reason: Reason
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
-        """Nothing."""
+        """The empty tuple."""
         return ()
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """Nothing."""
+        """The empty tuple."""
         return ()
 
     def restate(self, *printed: sympy.Expr) -> "Uncheckable":
-        """Itself."""
+        """Return the statement itself."""
         return self
 
     def latex(self) -> str:
-        """The text."""
+        """Return the statement as printed, in LaTeX."""
         return f"\\text{{{self.text}}}"
 
     def plain(self) -> str:
-        """The text."""
+        """Return the statement as printed, as one line of plain text."""
         return self.text
 
     def verdict(self) -> Verdict:
-        """Not checkable."""
+        """The verdict: not checkable."""
         return Verdict(Kind.NOT_CHECKABLE, str(self.reason))

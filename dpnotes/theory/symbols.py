@@ -1,4 +1,4 @@
-"""Symbols that belong to a paper: each carries its unit, its domain and what it means.
+"""Symbols that belong to a paper: each carries its unit, its domain and its meaning.
 
 Two papers may both write kappa; their symbols are different objects, and a claim that mixes them, or uses a bare
 sympy symbol, is refused.
@@ -29,7 +29,7 @@ class Domain:
 
     low: float = -math.inf
     high: float = math.inf
-    closed: bool = False  # whether a finite low end belongs to it; a finite high end does when closed, too
+    closed: bool = False  # whether its finite ends, low and high, belong to it
     integer: bool = False
 
     def __str__(self) -> str:
@@ -45,14 +45,14 @@ class Domain:
         return f"{text} {less} {self.high:g}" if math.isfinite(self.high) else f"{text} real"
 
     def holds(self, value: Any) -> bool:
-        """Whether one number is inside."""
+        """Return whether one number is in the domain."""
         if not math.isfinite(value):
             return False
         inside = self.low < value < self.high or (self.closed and value in (self.low, self.high))
         return bool(inside) and (not self.integer or value == int(value))
 
     def check(self, name: str, value: Any) -> None:
-        """Refuse numbers or arrays with an entry outside.
+        """Raise an error for a number outside the domain, or an array with an entry outside.
 
         >>> Domain(1).check("kappa", 0.5)
         Traceback (most recent call last):
@@ -68,10 +68,10 @@ class Domain:
             raise ValueError(self.refusal(name, np.asarray(value)[~inside].flat[0].item()))
 
     def inside(self, name: str, values: Any) -> NDArray[np.bool_]:
-        """Which entries of an array are inside.
+        """A mask of the entries of an array that are in the domain.
 
         Raises:
-          TypeError: it is no array of real numbers.
+          TypeError: `values` is no array of real numbers.
         """
         array = np.asarray(values)
         if array.dtype.kind not in "iuf":
@@ -81,14 +81,14 @@ class Domain:
         return inside & (array == np.floor(array)) if self.integer else inside
 
     def refusal(self, name: str, value: float) -> str:
-        """Why a number outside is refused, on one line."""
+        """The one-line message that refuses a number outside the domain."""
         if not math.isfinite(value):
             return f"Expected {name}={value!r} to be finite."
         integer = " and an integer" if self.integer else ""
         return f"Expected {self.describe(f'{name}={value!r}')}{integer}."
 
     def draw(self, generator: random.Random) -> sympy.Rational:
-        """A seeded rational inside, of moderate size, for exact evaluation."""
+        """A seeded rational in the domain, of moderate size, for exact evaluation."""
         low = self.low if math.isfinite(self.low) else (-4.0 if not math.isfinite(self.high) else self.high - 8)
         high = self.high if math.isfinite(self.high) else low + 8
         if self.integer:
@@ -97,7 +97,8 @@ class Domain:
 
 
 Interval = tuple[float, float]
-# What papers have letters of their own for. A gap is the one at the start or, which is more, a bound of it everywhere.
+# Quantities for which papers have their own letters. The gap is the initial one or, at least as large, a bound on it
+# everywhere.
 CommonName = Literal[
     "num_examples", "dim", "epsilon", "delta", "lipschitz", "smoothness", "hessian_lipschitz", "initial_gap"
 ]
@@ -120,7 +121,7 @@ class PaperSymbol(sympy.Symbol):
         usual: Interval | None = None,
         common: CommonName | None = None,
     ) -> "PaperSymbol":
-        """A symbol; `PaperSymbols.symbol` is the way to make one."""
+        """Create a symbol; use `PaperSymbols.symbol` instead."""
         symbol = sympy.Symbol.__xnew__(cls, name, **_assumptions(domain))
         symbol.paper, symbol.unit, symbol.domain, symbol.meaning, symbol.latex = paper, unit, domain, meaning, latex
         symbol.usual, symbol.common = usual, common
@@ -134,7 +135,7 @@ class PaperSymbol(sympy.Symbol):
         return self.latex or printer._print_Symbol(self)
 
     def _hashable_content(self) -> tuple[Any, ...]:
-        # With all that it carries: sympy's cache would otherwise put one kappa in place of another.
+        # All that a symbol carries is hashed: otherwise sympy's cache would put one kappa in place of another.
         carried = (str(self.domain), str(self.unit), self.meaning, str(self.latex), str(self.usual), str(self.common))
         return (self.paper, *sympy.Symbol._hashable_content(self), *carried)
 
@@ -175,30 +176,30 @@ class PaperSymbols:
         usual: Interval | None = None,
         common: CommonName | None = None,
     ) -> PaperSymbol:
-        """One symbol with what it means.
+        """A symbol of the paper with its meaning.
 
         Args:
-          name: as plain text shows it.
-          meaning: in words.
-          unit: of the problem's loss and length.
-          domain: where it lives.
-          latex: where sympy would not make it of the name.
-          usual: the interval in which a search for a counterexample looks, where the statement names no other.
-          common: what numbers of several papers are compared by, where this is the paper's letter for it.
+          name: its name in plain text.
+          meaning: its meaning in words.
+          unit: its unit, in the problem's loss and length.
+          domain: its domain.
+          latex: its LaTeX, if sympy would not derive it from the name.
+          usual: the interval that a search for a counterexample covers, if the statement names no other.
+          common: the common name by which papers are compared, if this is the paper's letter for it.
         """
         return PaperSymbol(name, self.paper, unit, domain, meaning, latex, usual, common)
 
     def sequence(
         self, name: str, meaning: str, unit: Unit = NONE, domain: Domain = POSITIVE, usual: Interval | None = None
     ) -> IndexedBase:
-        """A sequence, indexed as `q[t]`."""
+        """A sequence of the paper, indexed as `q[t]`."""
         return IndexedBase(self.symbol(name, meaning, unit, domain, usual=usual))
 
 
 def letters(namespace: Mapping[str, Any]) -> list[str]:
-    """The `__all__` of a notation: a star import brings its letters, what makes more of them, and the paper, no more.
+    """The `__all__` of a notation: a star import brings its letters, the makers of letters, and the paper, no more.
 
-    What makes letters is the paper's `PaperSymbols`, units and domains.
+    The makers of letters are the paper's `PaperSymbols`, units and domains.
 
     >>> ours = PaperSymbols("example")
     >>> letters({"SYMBOLS": ours, "q": ours.sequence("q", "influence"), "math": math, "COUNT": COUNT, "_u": NONE})
@@ -209,7 +210,7 @@ def letters(namespace: Mapping[str, Any]) -> list[str]:
 
 
 def expand(expression: sympy.Basic, instance: Mapping[sympy.Symbol, int]) -> Any:
-    """Put integers for the symbols of `instance`, write sums out, and name the terms of sequences `q_1`, `q_2`, ...
+    """Substitute integers for the symbols of `instance`, expand sums, and name the terms of sequences `q_1`, `q_2`, ...
 
     >>> q, t = PaperSymbols("example").sequence("q", "influence"), PaperSymbols("example").symbol("t", "step")
     >>> T = PaperSymbols("example").symbol("T", "number of steps")
@@ -221,7 +222,7 @@ def expand(expression: sympy.Basic, instance: Mapping[sympy.Symbol, int]) -> Any
 
 
 def _write_out(expression: sympy.Basic) -> sympy.Basic:
-    """Sums as sums of their terms; sympy's own `doit` looks for closed forms first, and may not come back."""
+    """Write sums as sums of their terms; sympy's own `doit` looks for closed forms first, and may not return."""
     if not expression.has(sympy.Sum):
         return expression
     if isinstance(expression, sympy.Sum):

@@ -1,4 +1,4 @@
-"""Units of measurement, and whether a formula is homogeneous in them.
+"""Units of measurement, and a check that a formula is homogeneous in them.
 
 Two base units are enough for optimisation: the loss `[F]` and the length `[x]` of a parameter step. A gradient is
 `F/x`, a smoothness constant `F/x^2`, a probability or a number of examples has no unit.
@@ -14,7 +14,7 @@ from sympy.tensor.indexed import Indexed
 
 @dataclass(frozen=True)
 class Unit:
-    """`F^loss x^length` with rational powers.
+    """The unit `F^loss x^length`, with rational powers.
 
     >>> gradient = LOSS / LENGTH
     >>> str(gradient**2 / LOSS)
@@ -44,7 +44,7 @@ LENGTH = Unit(length=Fraction(1))
 
 
 class UnitsDiffer(ValueError):
-    """A formula adds or compares quantities of different units; the message names the terms and both units."""
+    """The error for a formula that adds or compares different units; its message names the terms and both units."""
 
 
 def unit_of(expression: sympy.Basic) -> Unit | None:
@@ -117,7 +117,7 @@ def _require_none(argument: sympy.Basic, expression: sympy.Basic) -> None:
 
 
 def equal_modulo(unit: Unit, other: Unit, free: Sequence[Unit]) -> bool:
-    """Whether two units are equal once every unit of `free` is set to 1.
+    """Return whether two units are equal once every unit of `free` is set to 1.
 
     >>> equal_modulo(LOSS, LENGTH, [LOSS / LENGTH]), equal_modulo(LOSS, LENGTH, [LOSS])
     (True, False)

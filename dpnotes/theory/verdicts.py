@@ -1,4 +1,4 @@
-"""What a check may find."""
+"""The verdicts of checks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ class Kind(StrEnum):
     UP_TO_CONSTANTS = "up to constants"
     UP_TO_LOGS = "up to logs"
     IMPROVABLE = "improvable"  # true, but a better bound follows from the same terms
-    NOT_IMPLIED = "not implied"  # better than what the terms give
-    CONTRADICTED = "contradicted"  # a numeric counterexample stands in the evidence
+    NOT_IMPLIED = "not implied"  # better than the terms allow
+    CONTRADICTED = "contradicted"  # the evidence has a numeric counterexample
     UNITS_DIFFER = "units differ"
     RESTATED = "restated"  # printed and derived side are one formula: nothing is balanced, so nothing is proved
     NOT_CHECKABLE = "not checkable"
@@ -29,13 +29,13 @@ SILENT = frozenset({Kind.RESTATED, Kind.NOT_CHECKABLE})
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check found, with one line of evidence that is the same in every run.
+    """The verdict of a check, with one line of evidence that is the same in every run.
 
     Args:
-      kind: what was found.
+      kind: the kind of verdict.
       evidence: one line.
-      certificate: when it is called, makes the data from which others can check it again
-        (`dpnotes.theory.certificates`); None where there are none, and in what was read from the cache.
+      certificate: a function that makes the data from which others can check it again (`dpnotes.theory.certificates`);
+        None if there are none, or if the verdict was read from the cache.
 
     >>> print(Verdict(Kind.CONTRADICTED, "at x = 2: stated 4, derived 5"))
     contradicted: at x = 2: stated 4, derived 5
@@ -47,7 +47,7 @@ class Verdict:
 
     @property
     def confirms(self) -> bool:
-        """Whether the statement stands as printed."""
+        """True if the verdict confirms the statement as printed."""
         return self.kind in CONFIRMING
 
     def __str__(self) -> str:

@@ -1,1 +1,1 @@
-"""The training of a network of your own: plan, loop, noise and what is measured; it loads no paper and no sympy."""
+"""The private training of your own network: plan, loop, noise and measurements; it loads no paper and no sympy."""

@@ -1,4 +1,4 @@
-"""Training networks with noisy SGD: evaluation as it goes, progress, checkpoints, and going on after a crash."""
+"""The training of networks with noisy SGD: evaluation, progress reports, checkpoints, resuming after a crash."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,13 +21,15 @@ from dpnotes.problems.modules import ModuleProblem, OutOfMemory
 from dpnotes.random.streams import Streams
 from dpnotes.train.norms import NORMS, ExampleNorms
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, checked
 
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 
 
+@checked
 @dataclass(frozen=True)
 class Evaluation:
-    """On what networks are evaluated, and how often.
+    """The data on which networks are evaluated, and how often.
 
     The losses and accuracies are exact statistics of the data. No guarantee covers them, and nothing that a run does
     depends on them.
@@ -35,29 +37,26 @@ class Evaluation:
     Args:
       data: training and test examples, on the device of the problem.
       every: steps, at least 1; the last step is always evaluated.
-      statistics_from: of a network with batch normalisation, the training examples `(batches, batch)` that its
+      statistics_from: for a network with batch normalisation, the training examples `(batches, batch)` that its
         statistics are computed from (`ModuleProblem.evaluate`).
-      norms: of the examples' gradients, measured beside; None: not at all.
+      norms: the per-example gradient norms to measure as well; None: not measured.
 
     Raises:
       ValueError: outside these domains.
     """
 
     data: Dataset
-    every: int
+    every: AtLeastOne
     statistics_from: Tensor | None = None
     norms: ExampleNorms | None = None
 
-    def __post_init__(self) -> None:
-        validate.at_least(1, every=self.every)
-
     @property
     def names(self) -> tuple[str, ...]:
-        """Of what is measured: the `METRICS`, and the `NORMS` if they are asked for."""
+        """The names of the measured quantities: the `METRICS`, and the `NORMS` if they are requested."""
         return METRICS if self.norms is None else (*METRICS, *NORMS)
 
     def measure(self, problem: ModuleProblem, x: Tensor) -> Tensor:
-        """What `names` says at the points `x` `(runs, dim)`, `(runs, names)`."""
+        """The quantities in `names` at the points `x` `(runs, dim)`, as `(runs, names)`."""
         data = self.data
         train = problem.evaluate(x, data.train_inputs, data.train_labels, self.statistics_from)
         test = problem.evaluate(x, data.test_inputs, data.test_labels, self.statistics_from)
@@ -65,37 +64,34 @@ class Evaluation:
         return found if self.norms is None else torch.cat([found, self.norms.measure(x).to(found)], dim=1)
 
 
+@checked
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where and how often a training is kept, so that it goes on after a crash.
+    """The place and the frequency of a training's checkpoints, from which it resumes after a crash.
 
     Args:
-      path: of the file. If it is there, the training goes on from it; its folder is made.
-      every: steps, at least 1; the end is kept too.
-      settings: what else decides what comes out and is not in the oracle, as JSON: network, data, seed.
+      path: of the file. If the file exists, the training resumes from it; a missing folder is created.
+      every: steps between checkpoints, at least 1; the last step is stored too.
+      settings: further inputs that determine the result and are not in the oracle, as JSON: network, data, seed.
 
     Raises:
       ValueError: outside these domains.
     """
 
     path: Path
-    every: int
+    every: AtLeastOne
     settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        validate.at_least(1, every=self.every)
 
 
 @dataclass(frozen=True)
 class Training:
-    """A batch of trainings: what a checkpoint holds, and in the end the result.
+    """The state of a batch of trainings: the content of a checkpoint and, at the end, the result.
 
     Args:
-      state: of the method.
-      done: steps that were asked for, `(runs,)` int64, the same for all.
-      curves: `(runs, evaluations, 4)`: the `METRICS` whenever they were evaluated, NaN where they are yet to be (and
-        the norms of gradients beside them, if the evaluation has those). A run that ended early keeps its point, and is
-        evaluated there.
+      state: the method's state.
+      done: the number of steps requested so far, `(runs,)` int64, the same for all runs.
+      curves: `(runs, evaluations, 4)`: the `METRICS` at each evaluation, NaN where it is still to come; further columns
+        hold the `NORMS`, if the evaluation measures them. A run that ended early is evaluated at its last point.
     """
 
     state: DescentState
@@ -104,7 +100,7 @@ class Training:
 
     @property
     def x(self) -> Tensor:
-        """Last iterates, `(runs, dim)`."""
+        """The last iterates, `(runs, dim)`."""
         return self.state.x
 
     @property
@@ -114,18 +110,18 @@ class Training:
 
     @property
     def status(self) -> Tensor:
-        """What became of the runs, `(runs,)`; one whose last losses are not finite counts as diverged.
+        """The status of each run, `(runs,)`; an ended run whose last losses are not finite counts as DIVERGED.
 
-        The method itself sees no loss, only iterates, and ends a run when the next one would not be finite: to stop it
-        for an exact loss would publish something about the data.
+        The method sees iterates only, no losses, and ends a run when its next iterate would not be finite: stopping on
+        an exact loss would publish information about the data.
         """
-        finite = self.curves[:, -1:, [0, 2]].isfinite().all((1, 2))  # of no evaluations as well
+        finite = self.curves[:, -1:, [0, 2]].isfinite().all((1, 2))  # True without evaluations
         ended = self.state.status != Status.OK
         return torch.where(ended & ~finite, int(Status.DIVERGED), self.state.status)
 
 
 def evaluated_steps(num_steps: int, every: int) -> list[int]:
-    """The steps after which a training is evaluated: every so many, and the last.
+    """The steps after which a training is evaluated: every `every` steps, and the last.
 
     Example:
       >>> evaluated_steps(10, 4)
@@ -146,32 +142,32 @@ def train(
     checkpoint: Checkpoint | None = None,
     report: Callable[[str], None] | None = None,
 ) -> Training:
-    """Train networks by Algorithm 1 or 2 of Avdiukhin et al. (2024), arXiv:2410.06878, as the oracle has it.
+    """Train networks by Algorithm 1 or 2 of Avdiukhin et al. (2024), arXiv:2410.06878; the oracle says which.
 
-    A training that was killed goes on from its checkpoint and ends in the same bits as one that was not, on the same
-    device, with the same number of threads and versions. On a GPU, cuDNN is held to its deterministic kernels for that.
+    An interrupted training resumes from its checkpoint and gives the same bits as an uninterrupted one, on the same
+    device with the same versions and number of threads. On a GPU, cuDNN uses its deterministic kernels for this.
 
-    Runs take turns in the network (`ModuleProblem`). Beside what the problem holds, a run holds about 180 bytes a
-    parameter while its noise is drawn.
+    The network processes the runs one after another (`ModuleProblem`). In addition to the problem's memory, a run needs
+    about 180 bytes per parameter while its noise is drawn.
 
     Args:
-      oracle: on a `ModuleProblem`, of one run or several.
+      oracle: the gradient oracle on a `ModuleProblem`, for one run or several.
       x: `(runs, dim)`, starting points, chosen without looking at the data.
-      streams: one key a run, the same as before if a checkpoint is there. Secret ones go on with fresh noise.
-      evaluation: on what, and how often; None: not at all.
-      step_size: above 0, in units of length squared over loss; one, or `(num_steps,)`.
+      streams: one key per run, the same as before if a checkpoint exists. Secret streams continue with fresh noise.
+      evaluation: the data and the frequency of evaluations; None: no evaluation.
+      step_size: above 0, in units of length squared over loss; one number, or one per step, `(num_steps,)`.
       momentum: of the moving average of the gradients (`Descent`), in [0, 1).
-      checkpoint: where and how often it is kept; None: not at all.
+      checkpoint: where and how often the training is stored; None: never.
       report: called with one line after each evaluation.
 
     Returns:
-      The training; a run that diverged says so in its `status`.
+      The training; `status` shows the runs that diverged.
 
     Raises:
-      DamagedFileError: if the checkpoint there is not what was written (`dpnotes.util.files`).
-      OutOfMemory: if a batch, the noise or the points do not fit, with what to do.
-      ValueError: if the checkpoint there was saved with other settings, naming what differs; if the oracle's problem
-        is no `ModuleProblem`; if numbers of runs disagree or an argument is outside its domain.
+      DamagedFileError: if the checkpoint's content is not what was written (`dpnotes.util.files`).
+      OutOfMemory: if a batch, the noise or the points do not fit into memory; the message says what to do.
+      ValueError: if the checkpoint was saved with other settings, naming the difference; if the oracle's problem is no
+        `ModuleProblem`; if numbers of runs disagree or an argument is outside its domain.
 
     Example:
       >>> from dpnotes.core import Sampling
@@ -208,7 +204,7 @@ def train(
                 continue
             state = training.state
             if bool((state.status == Status.OK).any()):
-                # With one step more than there are, the runs notice that they have finished.
+                # A step beyond the last one sets the runs' status to FINISHED.
                 last = step == num_steps
                 state = drive(method, oracle, state, streams, step - int(training.done[0]) + last)
             curves = training.curves
@@ -227,7 +223,7 @@ def train(
 def _settings(
     oracle: MinibatchGradient, method: Descent, evaluation: Evaluation | None, checkpoint: Checkpoint | None
 ) -> dict[str, Any]:
-    """What decides the numbers, by name. How many examples are passed at once does not, so that it may be changed."""
+    """The settings that determine the result, by name; the number of examples processed at once is not one of them."""
     return {
         "step_size": method.step_size.tolist() if isinstance(method.step_size, Tensor) else method.step_size,
         "momentum": method.momentum,
@@ -242,7 +238,7 @@ def _settings(
             "rate": oracle.sampling.rate,
             "num_examples": oracle.problem.num_examples,
         },
-        "divisor": oracle.desk.claimed[0].bound.divisor,
+        "divisor": oracle.releases.claimed[0].bound.divisor,
         "relation": str(oracle.relation),
         "augment": oracle.augment,
         "num_parameters": oracle.problem.dim,
@@ -252,7 +248,7 @@ def _settings(
 
 
 def _line(step: int, num_steps: int, metrics: Tensor, speed: float) -> str:
-    """One line of progress, means over the runs."""
+    """A line of progress with means over the runs."""
     train_loss, train_accuracy, test_loss, test_accuracy = metrics[:, : len(METRICS)].double().mean(0).tolist()
     return (
         f"step {step}/{num_steps}: train loss {train_loss:.4g}, accuracy {train_accuracy:.4f}; "
@@ -262,8 +258,8 @@ def _line(step: int, num_steps: int, metrics: Tensor, speed: float) -> str:
 
 @contextmanager
 def _memory(checkpoint: Checkpoint | None) -> Iterator[None]:
-    """Say what to do when the device has no memory left; a batch that is too large says so itself."""
-    goes_on = "" if checkpoint is None else f" The same call goes on from {checkpoint.path}, if it is there by then."
+    """Add advice to out-of-memory errors of the device; a batch that is too large has a message of its own."""
+    goes_on = "" if checkpoint is None else f" The same call resumes from {checkpoint.path}, if that file exists."
     try:
         yield
     except OutOfMemory as error:

@@ -1,4 +1,4 @@
-"""The noise of a run, and what it was chosen for."""
+"""The noise of a run, and the privacy target that it was chosen for."""
 
 import math
 from dataclasses import dataclass
@@ -6,47 +6,44 @@ from dataclasses import dataclass
 from dpnotes.guarantees import Assumption, Relation, Sampling
 from dpnotes.privacy.calibration import noise_multiplier
 from dpnotes.privacy.events import Event, clipped_sensitivity
-from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, NonNegative, Positive, PositiveOrInfinite, Probability, checked
 
 
+@checked
 @dataclass(frozen=True)
 class NoiseChoice:
-    """How much noise a run gets, and what it was chosen for.
+    """The noise of a run, with its privacy target and its origin.
 
     Args:
       std: Delta, at least 0, in the units of a gradient; 0 for a run without privacy.
       epsilon: the nominal privacy, above 0, infinite without noise.
-      delta: in (0, 1), with it.
-      origin: where the number comes from.
-      premises: what that rests on, with whether it holds.
+      delta: in (0, 1), that goes with epsilon.
+      origin: how the noise was chosen, in words.
+      premises: the assumptions behind that choice, and whether each holds.
 
     Raises:
       ValueError: outside these domains.
     """
 
-    std: float
-    epsilon: float
-    delta: float
+    std: NonNegative
+    epsilon: PositiveOrInfinite
+    delta: Probability
     origin: str
     premises: tuple[Assumption, ...] = ()
 
-    def __post_init__(self) -> None:
-        validate.non_negative(std=self.std)
-        validate.or_infinite(validate.positive, epsilon=self.epsilon)
-        validate.between(0, 1, delta=self.delta)
 
-
+@checked
 def calibrated_noise(
     epsilon: float,
     delta: float,
     *,
-    norm_bound: float,
+    norm_bound: Positive,
     sampling: Sampling,
     relation: Relation,
-    num_steps: int,
+    num_steps: AtLeastOne,
     divisor: float,
 ) -> NoiseChoice:
-    """The least noise at which Algorithm 1 is (epsilon, delta)-DP by the accountant, on the private side.
+    """The least noise at which Algorithm 1 is (epsilon, delta)-DP by the accountant, rounded up.
 
     Args:
       epsilon: above 0.
@@ -55,7 +52,7 @@ def calibrated_noise(
       sampling: how batches are drawn.
       relation: which data sets are neighbours.
       num_steps: T.
-      divisor: what the sum over the batch is divided by: its (expected) size.
+      divisor: the number by which the sum over the batch is divided: its (expected) size.
 
     Raises:
       CombinationError: if no accountant knows this sampling under this relation.
@@ -67,8 +64,6 @@ def calibrated_noise(
       >>> round(choice.std * 512 / 2.5, 2)
       0.84
     """
-    validate.positive(norm_bound=norm_bound)
-    validate.at_least(1, num_steps=num_steps)
     sensitivity = clipped_sensitivity(norm_bound, divisor, relation, sampling)
     level = noise_multiplier(lambda z: [Event(z, relation, sampling, num_steps)], epsilon, delta)
     # Rounded up, so that the product divided by the sensitivity is not less than the level.
@@ -76,7 +71,7 @@ def calibrated_noise(
 
 
 def no_noise() -> NoiseChoice:
-    """For a baseline without privacy.
+    """The zero noise of a baseline without privacy.
 
     Example:
       >>> no_noise().epsilon

@@ -1,6 +1,6 @@
-"""Norms of the examples' gradients of a network in training: is a bound C that nothing enforces kept?
+"""The per-example gradient norms of a network in training, to check a bound C that nothing enforces.
 
-They are exact statistics of private data, and no guarantee covers them: nothing that a run does depends on them.
+These norms are exact statistics of private data and no guarantee covers them: no step of a run depends on them.
 """
 
 import copy
@@ -10,24 +10,25 @@ import torch
 from torch import Tensor, nn
 
 from dpnotes.problems.modules import ModuleProblem
-from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, Positive, checked
 
 NORMS = ("gradient_median", "gradient_99", "gradient_largest", "gradient_above", "batch_gradient")
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class ExampleNorms:
-    """Quantiles of the norms of examples' gradients, the share of them that is above a bound, and that of a batch.
+    """Quantiles of per-example gradient norms, the share above a bound, and the largest norm of a batch's mean.
 
-    With batch normalisation an example has no gradient of its own. What is measured there is the gradient of its loss
-    with the statistics of its batch held fixed, which is the nearest thing to one. The mean gradient of a batch, of
-    which the largest norm over batches is kept, is the one that training takes.
+    With batch normalisation an example has no gradient of its own; the gradient of its loss with the statistics of its
+    batch held fixed is measured instead. The mean gradient of a batch is the one that training uses; the largest of its
+    norms over the batches is reported.
 
     Args:
       module: the network, as `ModuleProblem` takes it.
       inputs: of the training examples, on the device of the points.
       labels: of the training examples.
-      batches: which examples, `(batches, batch)`; with batch normalisation a row shares its statistics.
+      batches: example indices, `(batches, batch)`; with batch normalisation the examples of a row share statistics.
       bound: C, above 0 and finite.
       examples_at_once: as `ModuleProblem`'s `max_examples_at_once`.
 
@@ -47,15 +48,11 @@ class ExampleNorms:
     inputs: Tensor
     labels: Tensor
     batches: Tensor
-    bound: float
-    examples_at_once: int | None = None
-
-    def __post_init__(self) -> None:
-        validate.positive(bound=self.bound)
-        validate.or_none(validate.at_least, 1, examples_at_once=self.examples_at_once)
+    bound: Positive
+    examples_at_once: AtLeastOne | None = None
 
     def measure(self, x: Tensor) -> Tensor:
-        """The `NORMS` at the points `x` `(runs, dim)`, `(runs, 5)`; what is not finite is above the bound."""
+        """The `NORMS` at points `x` `(runs, dim)`, `(runs, 5)`; norms that are not finite count as above the bound."""
         rows = []
         for run in range(len(x)):
             parts = [self._norms(x[run : run + 1], examples) for examples in self.batches]
@@ -66,7 +63,7 @@ class ExampleNorms:
         return torch.stack(rows)
 
     def _norms(self, x: Tensor, examples: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the examples of one batch at one point, `(batch,)`, and of their mean, as training has it."""
+        """The gradient norms of a batch's examples at one point, `(batch,)`, and that of the mean used in training."""
         inputs, labels = self.inputs[examples], self.labels[examples]
         problem = ModuleProblem(self.module, inputs, labels, max_examples_at_once=self.examples_at_once)
         mean = problem.gradients(x).weighted_sum(x.new_full((1, len(labels)), 1 / len(labels))).norm()
@@ -76,11 +73,11 @@ class ExampleNorms:
         return problem.gradients(x).norms()[0], mean
 
     def _held(self, values: dict[str, Tensor], inputs: Tensor) -> nn.Module:
-        """The module with the statistics that its batch normalisations have on these inputs, at these parameters."""
+        """A copy of the module whose batch normalisations use the statistics of these inputs at these parameters."""
         module = copy.deepcopy(self.module).to(inputs.device)
         layers = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.training]
         for layer in layers:
-            # With this momentum the running statistics are the last batch's.
+            # With momentum 1 the running statistics are those of the last batch.
             layer.track_running_stats, layer.momentum = True, 1.0
             layer.running_mean = torch.zeros_like(layer.bias)
             layer.running_var = torch.ones_like(layer.bias)

@@ -1,4 +1,4 @@
-"""One door for a network of your own: say what its training may cost once, and train it."""
+"""The private training of your own network: state the privacy budget once, then train."""
 
 import copy
 import math
@@ -22,17 +22,18 @@ from dpnotes.random.streams import Streams
 from dpnotes.train.loop import Checkpoint, Evaluation, Training, train
 from dpnotes.train.noise import NoiseChoice, calibrated_noise, no_noise
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, Positive, PositiveOrInfinite, Probability, checked
 
-_CLAIMS = "dpnotes_claims"  # an attribute of each part of a trained network, that goes where the part goes
+_CLAIMS = "dpnotes_claims"  # an attribute of each submodule of a trained network; it travels with the submodule
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A network that was trained, and what may be claimed for it.
+    """A trained network and its guarantee.
 
     Args:
-      module: a copy of the network with its new weights, which remembers what it cost.
-      guarantee: for these weights, and all that this training released and those that it went on from.
+      module: a copy of the network with its new weights, which stores the guarantees of its trainings.
+      guarantee: covers these weights and everything released by this training and the earlier ones.
       training: the flat point `x` `(1, dim)`, the curves, the status.
     """
 
@@ -41,9 +42,10 @@ class Trained:
     training: Training
 
 
+@checked
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What a private training may cost: noise, batches, clipping and the claim all follow from it.
+    """The settings of a private training, from which noise, batches, clipping and guarantee follow.
 
     Algorithm 1 of Avdiukhin et al. (2024), arXiv:2410.06878, which is DP-SGD (Abadi et al. 2016, arXiv:1607.00133):
     batches are drawn at random, the gradients of the examples are clipped, Gaussian noise is added to their mean. The
@@ -51,11 +53,12 @@ class TrainingPlan:
 
     Args:
       epsilon: above 0; infinite for a training without privacy.
-      delta: in (0, 1); well below 1 / num_examples, or a warning says what it allows.
-      num_examples: of the data, a public number: under add-or-remove-one a round one near the truth, which is secret.
-      batch_size: whole, at most `num_examples`; of Poisson batches the expected size.
+      delta: in (0, 1); well below 1 / num_examples, otherwise a warning says what it allows.
+      num_examples: the number of examples, public. Under add-or-remove-one the exact number is private; give a nearby
+        round number.
+      batch_size: whole, at most `num_examples`; for Poisson batches the expected size.
       num_steps: at least 1.
-      norm_bound: C, above 0: the longest that an example's gradient stays, in units of loss over length.
+      norm_bound: C, above 0: the norm to which each example's gradient is clipped, in units of loss over length.
       sampling: "poisson" (each example independently), or "fixed-size", for which the relation is replace-one.
       relation: which data sets are neighbours.
 
@@ -74,43 +77,36 @@ class TrainingPlan:
       (1.39, 4.0, True)
     """
 
-    epsilon: float
-    delta: float
-    num_examples: int
-    batch_size: int
-    num_steps: int
-    norm_bound: float
+    epsilon: PositiveOrInfinite
+    delta: Probability
+    num_examples: AtLeastOne
+    batch_size: AtLeastOne
+    num_steps: AtLeastOne
+    norm_bound: Positive
     sampling: Literal["poisson", "fixed-size"] = "poisson"
     relation: Relation = Relation.ADD_OR_REMOVE
 
     def __post_init__(self) -> None:
-        validate.or_infinite(validate.positive, epsilon=self.epsilon)
-        validate.between(0, 1, delta=self.delta)
-        validate.at_least(1, batch_size=self.batch_size, num_steps=self.num_steps)
-        validate.at_least(1, num_examples=self.num_examples)
         if self.batch_size > self.num_examples:
             raise ValueError(f"Expected batch_size={self.batch_size} <= num_examples={self.num_examples}.")
-        validate.positive(norm_bound=self.norm_bound)
-        validate.one_of(("poisson", "fixed-size"), sampling=self.sampling)
-        validate.instance(Relation, relation=self.relation)
         _ = self.noise
         if self.epsilon < math.inf and self.delta * self.num_examples >= 1:
             warnings.warn(
                 f"Expected {validate.shown('delta', self.delta)} to be well below 1 / {self.num_examples}: to publish"
                 " one of the examples, drawn at random, is as private as that.",
-                stacklevel=3,
+                stacklevel=4,  # one of them is of `checked`
             )
 
     @cached_property
     def batches(self) -> Sampling:
-        """How they are drawn."""
+        """The sampling of the batches."""
         if self.sampling == "fixed-size":
             return Sampling.fixed_size(self.batch_size, self.num_examples)
         return Sampling.poisson(self.batch_size / self.num_examples)
 
     @cached_property
     def noise(self) -> NoiseChoice:
-        """Of each coordinate of the mean gradient."""
+        """The noise on each coordinate of the mean gradient."""
         if self.epsilon == math.inf:
             return no_noise()
         return calibrated_noise(
@@ -129,7 +125,7 @@ class TrainingPlan:
         return self.noise.std / clipped_sensitivity(self.norm_bound, self.batch_size, self.relation, self.batches)
 
     def oracle(self, problem: ModuleProblem) -> MinibatchGradient:
-        """The clipped, noised gradients of one run, on the device of the problem."""
+        """The oracle of clipped, noised gradients for one run, on the device of the problem."""
         return MinibatchGradient(
             problem,
             self.batches,
@@ -143,14 +139,15 @@ class TrainingPlan:
         )
 
     def _warn_of_other_data(self, count: int) -> None:
-        """Of a number nowhere near; no error, since what a run does may not depend on a number that is secret."""
+        """Warn if the data's size is far from `num_examples`; with an error, a run would depend on a private number."""
         if not self.num_examples / 2 <= count <= 2 * self.num_examples:
             warnings.warn(
                 f"Expected num_examples={self.num_examples} to be near that of the data, {count}: batches are far"
                 " smaller or larger than batch_size, by which their sums are divided.",
-                stacklevel=3,
+                stacklevel=4,  # one of them is of `checked`
             )
 
+    @checked
     def train(
         self,
         module: nn.Module,
@@ -169,46 +166,41 @@ class TrainingPlan:
         example: tuple[Tensor, ...] | None = None,
         vouched: tuple[type[nn.Module], ...] = (),
     ) -> Trained:
-        """Train a network from the weights that it has.
+        """Train a network, starting from its current weights.
 
-        They are public, or what a plan has trained: such a network remembers the claims of its trainings, in its parts
-        and copies too, and to go on from it costs their sum. What is taken out of it remembers nothing: a `state_dict`,
-        single weights, features that it computed of the examples.
+        The weights must be public or trained by a plan. A network trained by a plan, like its submodules and copies,
+        stores the guarantees of its trainings, and training it further costs their sum. Extracts that are no modules
+        store nothing: a `state_dict`, single weights, or features that the network computed from the examples.
 
         Args:
-          module: is copied, never changed; frozen parameters stay what they are (`ModuleProblem`).
-          inputs: `(examples, ...)`, or a tuple of them for a module of several arguments.
-          labels: `(examples,)`, on the device to train on; about `num_examples`, or a warning says so.
-          step_size: above 0; one, or `(num_steps,)`, one a step, of which the last goes on.
+          module: is copied, never changed; frozen parameters keep their values (`ModuleProblem`).
+          inputs: `(examples, ...)`, or a tuple of such tensors for a module of several arguments.
+          labels: `(examples,)`, on the device to train on; a warning is given if far from `num_examples` of them.
+          step_size: above 0; one number, or one per step, `(num_steps,)`; after the last entry it stays constant.
           momentum: in [0, 1), of the moving average of the gradients (`Descent`): with 0.9, a step size of 1 is what
             `torch.optim.SGD` calls 0.1.
           loss: "cross-entropy", or a function of outputs and labels to `(batch,)` losses.
-          streams: one key. None: a secret one of the operating system; a seeded one replays, and its guarantee says
-            that the seed must stay secret.
-          evaluation: on what, and how often, losses and accuracies are measured, exactly and covered by no guarantee.
-          checkpoint: where and how often the training is kept; if it is there, the training goes on from it.
+          streams: with one key. None: secret streams of the operating system. A run on seeded streams can be repeated;
+            its guarantee assumes that the seed stays secret.
+          evaluation: data and frequency of the measured losses and accuracies; exact, and covered by no guarantee.
+          checkpoint: where and how often the training is stored; if the file exists, the training resumes from it.
           report: called with one line after each evaluation.
-          not_covered: what else depends on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
-          start_is_public: the weights owe nothing to these data although a plan has trained them: on public data, or on
-            those of other people. Then this training's claim stands alone.
-          example: inputs and label of a public example, `(1, ...)` each, that the network is tried on; or None.
-          vouched: classes of layers of which you say that they treat each example by itself; the claim names them.
+          not_covered: other quantities that depend on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
+          start_is_public: whether the weights do not depend on these data although a plan trained them (on public data,
+            or on other people's). The guarantee is then that of this training alone.
+          example: inputs and label of a public example, `(1, ...)` each, on which the network is tried out; or None.
+          vouched: layer classes that process each example separately, as you vouch for; the guarantee names them.
 
         Raises:
-          DamagedFileError: if the checkpoint there is not what was written.
-          OutOfMemory: if a batch does not fit, with what to do.
-          TypeError: for arguments of another kind.
-          ValueError: outside these domains; for data of another number than a fixed-size plan has; for a checkpoint of
-            other settings; for a network that was trained for other neighbours.
+          DamagedFileError: if the checkpoint's content is not what was written.
+          OutOfMemory: if a batch does not fit into memory; the message says what to do.
+          TypeError: for arguments of another type.
+          ValueError: outside these domains; if a fixed-size plan is for another number of examples; for a checkpoint
+            with other settings; for a network that was trained under another neighbouring relation.
         """
-        validate.instance(nn.Module, module=module)
         parts = inputs if isinstance(inputs, tuple) else (inputs,)
-        validate.instance(Tensor, labels=labels, **{f"inputs[{i}]": part for i, part in enumerate(parts)})
-        validate.or_none(validate.instance, Streams, streams=streams)
-        validate.or_none(validate.instance, Evaluation, evaluation=evaluation)
-        validate.or_none(validate.instance, Checkpoint, checkpoint=checkpoint)
+        validate.instance(Tensor, **{f"inputs[{i}]": part for i, part in enumerate(parts)})
         validate.instance(tuple, not_covered=not_covered)  # the letters of a text would be a tuple too
-        validate.flag(start_is_public=start_is_public)
         try:
             before = () if start_is_public else tuple(map(from_json, _remembered(module)))
         except ValueError as error:
@@ -220,7 +212,7 @@ class TrainingPlan:
             )
         if streams is not None and len(streams) != 1:
             raise ValueError(f"Expected streams of {len(streams)} keys to be of one: a plan trains one network.")
-        if checkpoint is not None and before:  # who goes on from the file goes on from these, too
+        if checkpoint is not None and before:  # resuming from the file includes these trainings
             settings = {**checkpoint.settings, "trained before": [str(claim) for claim in before]}
             checkpoint = replace(checkpoint, settings=settings)
         self._warn_of_other_data(len(labels))
@@ -244,7 +236,7 @@ class TrainingPlan:
         trained = copy.deepcopy(module).to(labels.device)
         weights = {name: view[0] for name, view in problem.parameters(training.x).items()}
         trained.load_state_dict(trained.state_dict() | weights)
-        # Text, with a name of the training, so that a network's file can be read without this package.
+        # As text with a random id of the training, so that a network's file can be read without this package.
         remembered = (*_remembered(module), as_json(guarantee, training=secrets.token_hex(8)))
         for part in trained.modules():
             vars(part)[_CLAIMS] = remembered
@@ -252,5 +244,5 @@ class TrainingPlan:
 
 
 def _remembered(module: nn.Module) -> tuple[str, ...]:
-    """The claims of the trainings that a network went through, it or a part of it, each once."""
+    """The stored guarantees of all trainings of a network and of its submodules, without duplicates."""
     return tuple(dict.fromkeys(text for part in module.modules() for text in vars(part).get(_CLAIMS, ())))

@@ -1,1 +1,1 @@
-"""Leaves that every room may use: arguments, files, states, numbers of runs and processes."""
+"""Utilities that every part may import: argument checks, files, states, per-run numbers and processes."""

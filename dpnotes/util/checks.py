@@ -1,8 +1,8 @@
-"""Checks of values in tensors, where reading a value may make the host wait for a device.
+"""Checks of tensor values, deferred where reading a value would make the host wait for a device.
 
-On the CPU a check raises at once. On a device it is written down, and raises when the host waits for the device anyway
-(`settle`, which the loop over steps calls, as do checkpoints and guarantees). Until then nothing about the data may
-have left: whoever checks so has to make sure that what is computed from a bad value is no answer.
+On the CPU a check raises at once. On a device the check is queued and raises when the host waits for the device anyway
+(`settle`, which the loop over steps, checkpoints and guarantees call). Until then nothing about the data may leave: the
+caller must make sure that no answer is computed from a bad value.
 """
 
 import threading
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-_MOST = 256  # checks that wait in a loop which never settles
+_MOST = 256  # checks in the queue before `require` itself settles them
 
 _waiting = threading.local()
 
@@ -22,7 +22,7 @@ def require(holds: Tensor, error: Callable[[], Exception]) -> None:
 
     Args:
       holds: bool, of any shape.
-      error: makes the exception; called only where something does not hold.
+      error: makes the exception; called only if an entry does not hold.
 
     Example:
       >>> require(torch.tensor([True, False]), lambda: ValueError("Expected both."))
@@ -40,7 +40,7 @@ def require(holds: Tensor, error: Callable[[], Exception]) -> None:
 
 
 def known_empty(mask: Tensor) -> bool:
-    """Whether no entry of a mask is true, as far as asking costs nothing: of one on a device nobody knows.
+    """Return whether a mask on the CPU has no true entry; False for a mask on a device, which is not read.
 
     Example:
       >>> known_empty(torch.tensor([False, False]))
@@ -50,9 +50,9 @@ def known_empty(mask: Tensor) -> bool:
 
 
 def settle() -> None:
-    """Wait for the device, and raise the first of what was required in this thread and does not hold.
+    """Wait for the device, and raise the error of the first queued check of this thread that does not hold.
 
-    How many others do not hold is added to the error as a note.
+    A note on the error gives the number of further checks that do not hold.
 
     Example:
       >>> settle()
@@ -65,7 +65,7 @@ def settle() -> None:
         by_device.setdefault(holds.device, []).append(holds.flatten())
     held = all([bool(torch.cat(masks).all()) for masks in by_device.values()])
     errors = [] if held else [error for holds, error in pending if not bool(holds.all())]
-    pending.clear()  # only now: whoever interrupts the wait loses nothing
+    pending.clear()  # only now, so that an interrupted wait loses no check
     if errors:
         first = _made(errors[0])
         if len(errors) > 1:
@@ -75,7 +75,7 @@ def settle() -> None:
 
 @contextmanager
 def settled() -> Iterator[None]:
-    """What is required inside is settled before its end and nowhere else; an error that ends it drops the rest.
+    """A context whose checks are settled separately, before it ends; if an error ends it, they are dropped.
 
     Example:
       >>> with settled():
@@ -92,7 +92,7 @@ def settled() -> Iterator[None]:
 def _made(error: Callable[[], Exception]) -> Exception:
     try:
         return error()
-    except Exception:  # it looks at tensors that somebody has changed since
+    except Exception:  # it reads tensors that were changed since the check
         return ValueError("Expected what a step required on a device to hold; its values were changed since.")
 
 

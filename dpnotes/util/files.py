@@ -1,8 +1,8 @@
-"""Files that are read again: written whole or not at all, and refused when they are not what was written.
+"""Atomic writing of files, and detection of damage when they are read.
 
-A file is written beside its place, reaches the disk, and is moved into it: a crash or a full disk leaves the older one.
-It carries a sha256 of all that is in it, which is compared before anything in it is used. This shows damage, not
-intent: whoever changes a file on purpose can compute the sha256 again.
+A file is written under a temporary name, synced to the disk and then renamed: a crash or a full disk leaves the older
+file. It contains a sha256 of its content, which is compared before the content is used. This detects accidental damage,
+not manipulation: a person who changes a file on purpose can recompute the sha256.
 """
 
 import hashlib
@@ -19,20 +19,20 @@ _OWN_DIGEST = "manifest_sha256"  # the entry of a JSON file that holds the sha25
 
 
 class DamagedFileError(ValueError):
-    """A stored file is not what was written."""
+    """The error for a stored file whose content is not what was written."""
 
 
 def write(contents: Mapping[Path, bytes], mode: int = 0o644) -> None:
-    """Write files, all or none: all reach the disk under other names before the first takes its place.
+    """Write several files: all are on the disk under temporary names before the first one is renamed.
 
-    Where a path is a link, the file that it leads to is replaced.
+    Where a path is a symbolic link, the file that it points to is replaced.
 
     Args:
-      contents: by path; folders that are missing are made.
-      mode: who may read and write them.
+      contents: the content by path; missing folders are created.
+      mode: the permission bits of the files.
 
     Raises:
-      OSError: with the path, a full disk among others; what was there before stays.
+      OSError: with the path, for example on a full disk; the older files stay.
 
     Example:
       >>> with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +53,7 @@ def write(contents: Mapping[Path, bytes], mode: int = 0o644) -> None:
 
 
 def sealed(content: bytes) -> bytes:
-    """The content of a file after a line with its sha256; `unsealed` reads it.
+    """The content preceded by a line with its sha256; `unsealed` reads such a file.
 
     Example:
       >>> sealed(b"state")[:30]
@@ -63,11 +63,11 @@ def sealed(content: bytes) -> bytes:
 
 
 def unsealed(path: Path) -> bytes:
-    """What was sealed.
+    """The content of a file that was written with `sealed`.
 
     Raises:
-      DamagedFileError: if the file is not what was written.
-      FileNotFoundError: if there is none.
+      DamagedFileError: if the content is not what was written.
+      FileNotFoundError: if there is no file.
 
     Example:
       >>> with tempfile.TemporaryDirectory() as folder:
@@ -87,7 +87,7 @@ def unsealed(path: Path) -> bytes:
 
 
 def sealed_json(body: Mapping[str, Any]) -> bytes:
-    """The one JSON file of a dict, with a sha256 of its entries among them; `unsealed_json` reads it.
+    """The canonical JSON file of a dict, with one more entry for the sha256; `unsealed_json` reads it.
 
     Args:
       body: JSON only, no NaN.
@@ -109,11 +109,11 @@ def unsealed_json(path: Path, **about: Any) -> dict[str, Any]:
 
     Args:
       path: of the file.
-      about: entries that it must have, by which it is known to be the one that belongs here.
+      about: entries that the file must have, to identify it as the expected one.
 
     Raises:
-      DamagedFileError: if the file is not, to the byte, what was written, or is another one.
-      FileNotFoundError: if there is none.
+      DamagedFileError: if the file is not what was written, to the byte, or has other entries than `about`.
+      FileNotFoundError: if there is no file.
 
     Example:
       >>> with tempfile.TemporaryDirectory() as folder:
@@ -132,7 +132,7 @@ def unsealed_json(path: Path, **about: Any) -> dict[str, Any]:
             f"Expected {path} to match its own sha256; it was changed or cut short, or is of an older version."
         )
     if other := [name for name, expected in about.items() if body.get(name) != expected]:
-        raise DamagedFileError(f"Expected {path} to be what belongs here; it is that of another {', '.join(other)}.")
+        raise DamagedFileError(f"Expected {path} to be the file for this use; it has another {', '.join(other)}.")
     return body
 
 
@@ -147,7 +147,7 @@ def _write_and_sync(file: io.BufferedWriter, content: bytes) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """The names in a folder reach the disk."""
+    """Sync the directory entries of a folder to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -156,7 +156,7 @@ def _sync(folder: Path) -> None:
 
 
 def _linked(path: Path) -> Path:
-    """The file that a path leads to; a link on the way stays one."""
+    """The file that a path points to after resolving symbolic links, which stay as they are."""
     return Path(os.path.realpath(path))
 
 
@@ -169,7 +169,7 @@ def _temporary_names(paths: Iterable[Path], mode: int) -> Iterator[dict[Path, Pa
                 folder = _linked(path).parent
                 made = [each for each in (folder, *folder.parents) if not each.exists()]
                 folder.mkdir(parents=True, exist_ok=True)
-                for each in made:  # a folder's name stands in the one above
+                for each in made:  # a folder's entry is stored in its parent
                     _sync(each.parent)
                 descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=folder)
                 os.close(descriptor)
@@ -183,7 +183,7 @@ def _temporary_names(paths: Iterable[Path], mode: int) -> Iterator[dict[Path, Pa
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """An error names the file that was asked for: `write` knows no path, and the others a temporary one."""
+    """A context that puts the requested path into an OSError, which has none or a temporary one."""
     try:
         yield
     except OSError as error:

@@ -1,9 +1,9 @@
-"""What every copy of a state knows: how many releases its runs have made.
+"""The number of releases of each run, shared by all copies of a state so that no state releases twice.
 
-A state is a value. It may be kept, copied, taken apart by run and put together again, and none of this undoes a
-release: a state whose run has gone on would draw, from seeded streams, the noise of the release that followed it, and
-the difference of the two answers would be exact; from secret ones fresh noise, for a release that no meter counts. So
-all copies of a state share one count, which only goes up, in one process: a fork has a copy of it.
+A state is a value: it may be kept, copied, split by run and recombined, but none of this undoes a release. Releasing
+again from an older state would reuse noise on seeded streams, so that the difference of the two answers is exact; on
+secret streams it would draw fresh noise for a release that no meter counts. Therefore all copies of a state share one
+count, which only increases. It is valid in one process: a forked process has a copy of the count.
 """
 
 import os
@@ -18,9 +18,9 @@ from dpnotes.util import validate
 
 
 class _Count:
-    """Releases of all runs of a lineage: `most` `(num_runs,)` but for the last ones, which stand beside it as they are.
+    """The releases of all runs: counts `most` `(num_runs,)` and the latest update, which is kept apart as given.
 
-    So the usual step, which goes on from the newest state, compares two objects and no numbers.
+    A step from the newest state is then recognised by comparing two objects, without comparing numbers.
     """
 
     def __init__(self, num_runs: int, device: torch.device) -> None:
@@ -30,7 +30,7 @@ class _Count:
         self.calls: Tensor | None = None
 
     def settled(self) -> Tensor:
-        """With the last ones among them."""
+        """The counts after applying the latest update."""
         if self.rows is not None and self.calls is not None:
             self.most = self.most.scatter_reduce(0, self.rows, self.calls, "amax")  # a run may have several rows
             self.rows = self.calls = None
@@ -38,7 +38,7 @@ class _Count:
 
 
 class Lineage:
-    """Which runs a state is of, and the count that it shares with its copies; in memory alone, in no checkpoint.
+    """The runs of a state, and the release count that it shares with its copies; never stored in a checkpoint.
 
     Example:
       >>> state = Lineage.of(2)
@@ -55,32 +55,32 @@ class Lineage:
 
     @staticmethod
     def of(num_runs: int, device: torch.device | str = "cpu") -> "Lineage":
-        """Of so many runs that have released nothing, with their numbers on this device."""
+        """The lineage of `num_runs` runs that have released nothing, with their indices on `device`."""
         validate.at_least(0, num_runs=num_runs)
         rows = torch.arange(num_runs, device=device)
         return Lineage(_Count(num_runs, rows.device), rows)
 
     def late(self, calls: Tensor, asked: Tensor) -> Tensor | None:
-        """The runs in `asked`, `(runs,)` bool, that have released since; None if by their looks none has.
+        """The runs in `asked`, `(runs,)` bool, that have released since; None if the state is known to be the newest.
 
         Args:
-          calls: `(runs,)` int64, releases that the state knows of.
-          asked: which runs matter.
+          calls: `(runs,)` int64, the number of releases according to the state.
+          asked: the runs to check.
         """
         with self._count.lock:
             return self._late(calls, asked)
 
     def advance(self, calls: Tensor, granted: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Write the next release of the runs in `granted` down, before anything of it is drawn.
+        """Count the next release of the runs in `granted`, before its noise is drawn.
 
         Returns:
-          The releases that the next state knows of, `(runs,)`, and `late` of those granted: they may have none. Where
-          that is known without waiting for a device (on the CPU) nothing is written down for any run.
+          The release counts of the next state, `(runs,)`, and `late` for the granted runs, which must not release if
+          they are late. On the CPU, where this is known without waiting, a late run prevents the count for all runs.
 
         Raises:
-          RuntimeError: in another process than the one that began it: both would make the release, and one count it.
+          RuntimeError: in another process than the first one: both would release, but each counts only its own.
         """
-        if os.getpid() != self._count.process:  # before the lock, which a fork may have copied while it was held
+        if os.getpid() != self._count.process:  # before the lock, which a fork may have copied in its locked state
             raise RuntimeError(
                 f"Expected process {self._count.process} to release from the states that it began, got {os.getpid()}, "
                 "a fork: begin a run in it."
@@ -94,7 +94,7 @@ class Lineage:
             return after, late
 
     def withdraw(self, after: Tensor, before: Tensor) -> None:
-        """Take back the `advance` from `before` to `after`, of which nothing has left: its release has failed."""
+        """Undo the `advance` from `before` to `after` of a release that failed before any of it became visible."""
         with self._count.lock:
             if self._count.calls is after:
                 self._count.calls = before
@@ -105,17 +105,17 @@ class Lineage:
         return asked & (calls < self._count.settled()[self._rows])
 
     def mapped(self, function: Callable[..., Tensor], *others: "Lineage") -> "Lineage":
-        """Of the runs that `function` makes of those of this and the others, as `states.map_state` does.
+        """The lineage of the runs that `function` selects from this and the other lineages; see `states.map_state`.
 
         Raises:
-          ValueError: if one of them is of other runs.
+          ValueError: if the lineages have different origins.
         """
         if any(other._count is not self._count for other in others):
-            raise ValueError("Expected states of one beginning: what other runs have released is not known to these.")
+            raise ValueError("Expected states of one beginning: these states do not share a release count.")
         return Lineage(self._count, function(self._rows, *(other._rows for other in others)))
 
     def renewed(self) -> "Lineage":
-        """Of as many runs that know of no release: those of a state that is restored."""
+        """A new lineage of as many runs without releases, for a state that is restored."""
         return Lineage.of(len(self._rows), self._rows.device)
 
     def __copy__(self) -> "Lineage":
@@ -125,4 +125,4 @@ class Lineage:
         return self
 
     def __reduce__(self) -> Any:
-        raise TypeError("Expected a state that is stored by states.flatten or methods.checkpoint: a pickle forgets.")
+        raise TypeError("Expected a state that is stored by states.flatten or methods.checkpoint, not by pickle.")

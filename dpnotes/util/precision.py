@@ -1,4 +1,4 @@
-"""The arithmetic of a computation: float32 that is float32, sums in one order, and norms of many numbers."""
+"""Control of floating-point arithmetic: full float32 products, a fixed order of sums, and accurate norms."""
 
 import math
 from collections.abc import Iterator
@@ -7,17 +7,17 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-_MANY = 1024  # numbers of which float32 sums of squares lose less than rounding is allowed to
+_MANY = 1024  # up to this length, float32 sums of squares are accurate enough
 _KERNELS, _REDUCED = ("deterministic", "benchmark"), ("tf32", "bf16")
 
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Products of float32 numbers are rounded as float32 inside, whatever the user allows outside.
+    """A context in which float32 products are computed in full float32, whatever the user's settings.
 
-    TensorFloat-32, which torch allows in convolutions unless told otherwise, rounds factors to 11 bits: a clipped sum
-    would be longer than the norms that it was clipped by. `torch.set_float32_matmul_precision` may allow it, or
-    bfloat16, in matrix products. As a decorator it holds for a call.
+    TensorFloat-32, which torch uses in convolutions by default, rounds factors to 11 bits: a clipped sum could then be
+    longer than its bound, which comes from norms computed separately. `torch.set_float32_matmul_precision` may allow
+    TensorFloat-32 or bfloat16 in matrix products. As a decorator, the context covers each call.
 
     Example:
       >>> with full_precision():
@@ -30,10 +30,10 @@ def full_precision() -> Iterator[None]:
     touched += [convolutions] if convolutions.fp32_precision in _REDUCED else []
     before, older = [backend.fp32_precision for backend in touched], None
     if products[0] in touched:
-        # Both interfaces to products are set together: torch refuses a product where they differ.
+        # Torch's old and new settings of matrix products are changed together: it refuses products if they differ.
         try:
             older = torch.get_float32_matmul_precision()
-        except RuntimeError:  # only `fp32_precision` was set, which this older setting does not know
+        except RuntimeError:  # only `fp32_precision` was set, which the old setting cannot express
             older = "highest"
         torch.set_float32_matmul_precision("highest")
     for backend in touched:
@@ -49,7 +49,7 @@ def full_precision() -> Iterator[None]:
 
 @contextmanager
 def deterministic_convolutions() -> Iterator[None]:
-    """Inside, cuDNN adds in an order that does not change from run to run, so that equal passes give equal bits.
+    """A context in which cuDNN uses deterministic kernels, so that equal passes give equal bits.
 
     Example:
       >>> with deterministic_convolutions():
@@ -66,10 +66,10 @@ def deterministic_convolutions() -> Iterator[None]:
 
 
 def flushed(weights: Tensor) -> Tensor:
-    """Weights that clip, those too small for all bits of their type as 0.
+    """Clipping weights with subnormal numbers set to 0.
 
-    A subnormal number may be up to twice what it was rounded from, and with it a clipped gradient of 1e38 up to twice
-    as long as its bound.
+    A subnormal number may be up to twice the number that it was rounded from, and a gradient of norm 1e38 that is
+    clipped with such a weight may be up to twice as long as its bound.
 
     Args:
       weights: at least 0, of any shape.
@@ -78,16 +78,16 @@ def flushed(weights: Tensor) -> Tensor:
       >>> flushed(torch.tensor([1.0, 1e-38, 1e-44]))  # float32's least number with all bits is 1.2e-38
       tensor([1., 0., 0.])
     """
-    return nn.functional.threshold(weights, torch.finfo(weights.dtype).tiny, 0.0)  # one kernel
+    return nn.functional.threshold(weights, torch.finfo(weights.dtype).tiny, 0.0)  # a single kernel
 
 
 def row_norms(rows: Tensor) -> Tensor:
-    """Euclidean norms along the last axis, float32 at least, to a few millionths whatever the numbers.
+    """The Euclidean norms along the last axis, in float32 or wider, with a relative error of a few millionths.
 
-    torch adds squares of float32 in a few partial sums, in each of which many small ones are lost beside a large one:
-    of a row of 2^20 numbers up to 0.4% of the norm, by which clipping would be too short. More than 1,024 numbers are
-    added in float64, as all are on a GPU. Squares of float32 numbers below 1e-19 lose digits, and those above 1e19
-    overflow: rows whose norm is so short or so long are multiplied by a power of two, and their norm is taken again.
+    Torch adds squares of float32 numbers in a few partial sums, in which many small squares are lost beside a large
+    one: for rows of 2^20 numbers up to 0.4% of the norm, so that clipping would leave them too long. Rows of more than
+    1,024 numbers, and all rows on a GPU, are summed in float64. Squares of float32 numbers below 1e-19 lose digits and
+    those above 1e19 overflow: rows with such norms are scaled by a power of two, and their norm is computed again.
 
     Args:
       rows: `(..., numbers)`.
@@ -113,10 +113,10 @@ def row_norms(rows: Tensor) -> Tensor:
     if added != wide:
         return norms
     low, high = norms < limits.tiny**0.375, norms > limits.tiny**-0.375
-    lost = low | high if rows.is_cpu else ...  # to ask whether any is lost would make the host wait for the GPU
+    lost = low | high if rows.is_cpu else ...  # asking for a number would make the host wait for the GPU
     if isinstance(lost, Tensor) and not bool(lost.any()):
         return norms
-    # Powers of two that bring all numbers that are so small, or so large, to where squares are kept.
+    # Powers of two that scale all such small or large numbers into the range where squares are accurate.
     bits, factor = -math.log2(limits.tiny), torch.ones_like(norms)
     factor.masked_fill_(low, 2.0 ** round(0.8 * bits)).masked_fill_(high, 2.0 ** round(-0.56 * bits))
     norms[lost] = norm(rows[lost] * factor[lost][..., None]) / factor[lost]

@@ -1,10 +1,10 @@
-"""Processes that compute one thing together: all send, and all see what all have sent.
+"""Communication of processes that compute one result together: an all-gather of tensors and of JSON.
 
-`ALONE` is the one process of a notebook. `Together` are those that `torchrun` starts (torch.distributed: gloo on CPUs,
-nccl on GPUs). What is computed from a `gather` is the same everywhere, so the processes need no master.
+`ALONE` is the single process of a notebook. `Together` represents the processes that `torchrun` starts
+(torch.distributed: gloo on CPUs, nccl on GPUs). Every process gathers the same values, so none is a master.
 
-No process runs code that another one sends: a message is numbers or JSON. Its kind and length are compared before its
-bytes are received, and its digest before they are parsed. A hostile process can still stop the run.
+No process runs code from another one: a message is numbers or JSON. Its kind and length are compared before its bytes
+are received, and its digest before they are parsed. A hostile process can still stop the run.
 """
 
 import datetime
@@ -22,13 +22,13 @@ from torch import Tensor
 from dpnotes.util import validate
 
 _KEY = "dpnotes/round"
-_LONGEST = 2**26  # bytes of JSON; of numbers a message is as long as one's own
+_LONGEST = 2**26  # bytes of a JSON message; a message of numbers has the length of one's own
 _DIGEST = 24  # bytes
-_MOMENT = 3.0  # seconds for those that live to come to a round that has failed
+_MOMENT = 3.0  # seconds in which living processes may still join a failed round
 
 
 class ProcessLost(RuntimeError):
-    """A process died, hangs, or sends what the others do not expect; `ranks` are those that are to blame."""
+    """The error for a process that died, hangs or sends an unexpected message; `ranks` are the failing processes."""
 
     def __init__(self, ranks: tuple[int, ...], reason: str) -> None:
         super().__init__(f"Expected all processes to answer: {_named(ranks)} {reason}.")
@@ -40,20 +40,20 @@ def _named(ranks: tuple[int, ...]) -> str:
 
 
 class Processes(Protocol):
-    """A number of processes; this one is `rank` of `size`."""
+    """A group of `size` processes, of which this one has the number `rank`."""
 
     @property
     def rank(self) -> int:
-        """From 0 on."""
+        """The number of this process, from 0 on."""
         ...
 
     @property
     def size(self) -> int:
-        """At least 1."""
+        """The number of processes, at least 1."""
         ...
 
     def gather(self, values: Tensor) -> Tensor:
-        """What all processes have here, `(size, *shape)`, to the bit; all call it, with one shape and type."""
+        """The tensors of all processes, `(size, *shape)`, to the bit; all call it with the same shape and type."""
         ...
 
     def gather_json(self, value: Any) -> list[Any]:
@@ -77,11 +77,11 @@ ALONE: Processes = _Alone()
 class Together:
     """The processes that `torchrun` started, of which this is one.
 
-    Each writes the number of its round into the launcher's store before it sends. So those that wait in vain can say
-    for whom, and do so within the timeout.
+    Each process writes the number of its round into the launcher's store before it sends. A process that waits in vain
+    can therefore name the missing ones, within the timeout.
 
     Args:
-      timeout: seconds that one waits for another, above 0.
+      timeout: seconds that a process waits for another one, above 0.
       backend: "gloo", or "nccl" for tensors on GPUs.
 
     Raises:
@@ -100,10 +100,10 @@ class Together:
         self._store = dist.distributed_c10d._get_default_store()  # noqa: SLF001
 
     def gather(self, values: Tensor) -> Tensor:
-        """As `Processes.gather`.
+        """Gather tensors as `Processes.gather`.
 
         Raises:
-          ProcessLost: naming the processes that did not come, or sent something else.
+          ProcessLost: naming the processes that did not send, or sent another kind of message.
         """
         kind = f"{values.dtype} of shape {tuple(values.shape)}"
         sent = values.detach().contiguous().cpu().reshape(-1).view(torch.uint8)
@@ -111,7 +111,7 @@ class Together:
         return torch.stack([each.view(values.dtype).view(values.shape) for each in found]).to(values.device)
 
     def gather_json(self, value: Any) -> list[Any]:
-        """As `Processes.gather_json`; errors as `gather`."""
+        """Gather values as `Processes.gather_json`, with the errors of `gather`."""
         sent = torch.frombuffer(bytearray(_json(value)), dtype=torch.uint8)
         found = self._exchanged("JSON", sent, range(_LONGEST))
         values = []
@@ -123,13 +123,13 @@ class Together:
         return values
 
     def _exchanged(self, kind: str, sent: Tensor, lengths: range) -> list[Tensor]:
-        """The bytes of all processes, after heads of one size that say their kind, their digest and their length."""
+        """The bytes of all processes, exchanged after headers of one size with the kind, digest and length."""
         told = _digest(kind.encode())
         head = told + _digest(sent.numpy()) + len(sent).to_bytes(8, "little")
         heads = [t.numpy().tobytes() for t in self._all(torch.frombuffer(bytearray(head), dtype=torch.uint8))]
         kinds, digests = ([each[start : start + _DIGEST] for each in heads] for start in (0, _DIGEST))
         sizes = [int.from_bytes(each[2 * _DIGEST :], "little") for each in heads]
-        # The kind that most processes send is right, or of equally frequent ones this process's own.
+        # The kind that most processes send is taken as right; in a tie, this process's own.
         usual = max(kinds, key=lambda each: (kinds.count(each), each == told))
         self._refuse(
             [each != usual for each in kinds], f"sent something else than {kind if usual == told else 'the others'}"
@@ -143,7 +143,7 @@ class Together:
         return found
 
     def _all(self, message: Tensor) -> list[Tensor]:
-        """Bytes of all processes, of one length."""
+        """The messages of all processes, which have one length."""
         found = message.new_empty(self.size, len(message), device="cuda" if dist.get_backend() == "nccl" else "cpu")
         self._meet(lambda: dist.all_gather([*found], message.to(found.device)))
         return [*found.cpu()]
@@ -154,7 +154,7 @@ class Together:
             raise ProcessLost(ranks, f"{reason} in round {self._round}")
 
     def close(self) -> None:
-        """Leave the others, at the end of a program; not after a `ProcessLost`."""
+        """Leave the group of processes at the end of a program; not after a `ProcessLost`."""
         dist.destroy_process_group()
 
     def _meet(self, send: Callable[[], Any]) -> None:
@@ -166,9 +166,9 @@ class Together:
             raise ProcessLost(self._behind(), f"did not come to round {self._round} ({_short(error)})") from None
 
     def _behind(self) -> tuple[int, ...]:
-        """Who has not come to this round; nobody, if all have, or if the store is gone, too.
+        """The processes that have not reached this round; none if all have, or if the store is gone, too.
 
-        A death is seen at once, by some before others have come, who are not to blame.
+        When a process dies, some processes notice before others have reached the round, so these get a moment.
         """
         until = time.monotonic() + _MOMENT
         while True:
@@ -199,14 +199,14 @@ def _short(error: Exception) -> str:
 
 
 def agree(processes: Processes, facts: Mapping[str, Any]) -> None:
-    """Refuse processes that differ in what must be the same everywhere, such as threads, versions and a run's settings.
+    """Refuse processes whose facts differ from those of rank 0, such as threads, versions or a run's settings.
 
     Args:
-      processes: all of them call it.
-      facts: names and values, as JSON has them.
+      processes: the group; all its processes call this function.
+      facts: names and values that must be the same everywhere, as JSON.
 
     Raises:
-      ProcessLost: naming the first fact that differs, both values, and who differs from rank 0.
+      ProcessLost: naming the first fact that differs, both values, and the ranks that differ from rank 0.
 
     Example:
       >>> agree(ALONE, {"threads": 1})
@@ -222,7 +222,7 @@ def agree(processes: Processes, facts: Mapping[str, Any]) -> None:
 
 
 def common_facts() -> dict[str, Any]:
-    """What decides the bits of a sum beside its terms: versions and threads.
+    """The facts that affect the bits of a sum, apart from its terms: torch's version and number of threads.
 
     Example:
       >>> sorted(common_facts())

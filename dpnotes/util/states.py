@@ -1,4 +1,4 @@
-"""States are dataclasses of tensors with a leading runs axis: combine them by run, store them, restore them."""
+"""Functions on states, which are dataclasses of tensors with a leading runs axis: combine, store, restore."""
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
@@ -37,7 +37,7 @@ def _walk(on_tensors: Callable[..., Tensor], on_lineages: Callable[..., Lineage]
 
 
 def select(mask: Tensor, new: State, old: State) -> State:
-    """For each run `new` where `mask`, `(runs,)` bool, is true, else `old`; `new` itself where all are known to be.
+    """The state `new` where `mask`, `(runs,)` bool, is true, else `old`; `new` itself if a CPU mask is all true.
 
     >>> select(torch.tensor([True, False]), torch.ones(2, 1), torch.zeros(2, 1)).flatten()
     tensor([1., 0.])
@@ -48,7 +48,7 @@ def select(mask: Tensor, new: State, old: State) -> State:
 
 
 def finite(x: Tensor) -> Tensor:
-    """Whether all numbers of each row of `x`, `(runs, dim)`, are finite, `(runs,)` bool.
+    """Return whether each row of `x`, `(runs, dim)`, has finite entries only, `(runs,)` bool.
 
     >>> finite(torch.tensor([[1.0, 2.0], [1.0, torch.nan], [-torch.inf, 0.0]]))
     tensor([ True, False, False])
@@ -57,7 +57,7 @@ def finite(x: Tensor) -> Tensor:
 
 
 def flatten(state: Any, prefix: str = "") -> dict[str, Tensor]:
-    """A state as a flat dict of tensors: what a checkpoint holds (`torch.save` it, load with `weights_only=True`).
+    """The state as a flat dict of tensors, as in checkpoints (`torch.save` it, load with `weights_only=True`).
 
     >>> flatten(torch.zeros(1), "x")
     {'x': tensor([0.])}
@@ -76,9 +76,9 @@ def flatten(state: Any, prefix: str = "") -> dict[str, Tensor]:
 def restore(template: State, tensors: dict[str, Tensor]) -> State:
     """The state that `flatten` stored, in the shape of `template` (a state of the same type, such as a fresh one).
 
-    For going on after a crash, or to ask what would have come of it; of what follows from two copies of one state only
-    one is published. A stored state knows what had been spent when it was stored: to go back to one whose run went on
-    forgets what was spent since, and from seeded streams draws the same noise again.
+    For resuming after a crash, or for counterfactual runs; of the runs that continue from copies of one state, only one
+    may be published. A stored state knows the spending up to its storage: restoring it after its run went on forgets
+    what was spent since, and draws the same noise again from seeded streams.
 
     Raises:
       ValueError: if the names differ, or a tensor's shape or dtype does.
@@ -95,7 +95,7 @@ def restore(template: State, tensors: dict[str, Tensor]) -> State:
                 f"Expected {name} of shape {tuple(tensor.shape)} and {tensor.dtype}, "
                 f"got {tuple(tensors[name].shape)} and {tensors[name].dtype}."
             )
-    # On the CPU first, where a state looks at what it is made of.
+    # On the CPU first, where the constructors of states validate their values.
     values = iter(tensors[name].cpu() for name in expected)
     stored = _walk(lambda _: next(values), lambda lineage: lineage.renewed(), template)
     return _walk(lambda tensor, like: tensor.to(like.device), lambda lineage, _: lineage, stored, template)

@@ -1,7 +1,7 @@
-"""`python -m tests.attack fuzz|beneath|lattice|kills|audits|mutants|all [--write]`: what is wrong ends in status 1.
+"""`python -m tests.attack fuzz|beneath|lattice|kills|audits|mutants|all [--write]`: exit status 1 if anything is wrong.
 
-`all` is all but mutants, 20 minutes at most on two cores. `--write` puts the figures into docs/privacy.md; what
-is only a part of an attack (`--number`) is never written.
+`all` runs every attack except mutants, and takes at most 20 minutes on two cores. `--write` puts the figures into
+docs/privacy.md, except for an attack that ran in part only (`--number`).
 """
 
 import argparse
@@ -20,7 +20,7 @@ from tests.attack import audits, beneath, fuzz, kills, lattice, mutants
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "privacy.md"
 SIZES = {"fuzz": 5000, "beneath": 3000, "lattice": lattice.RUNS, "kills": 20, "audits": 100, "mutants": mutants.NUMBER}
-Part = tuple[list[str], list[str]]  # lines for the page, and what is wrong
+Part = tuple[list[str], list[str]]  # lines for the page, and a list of faults
 
 
 def run_fuzz(number: int) -> Part:
@@ -133,10 +133,10 @@ ATTACKS: dict[str, Callable[[int], Part]] = {
 
 
 def with_figures(page: str, name: str, lines: list[str]) -> str:
-    """The page with these lines between the markers of an attack.
+    """Return the page with these lines between the markers of an attack.
 
     Raises:
-      ValueError: if the page does not have each marker once.
+      ValueError: the page does not contain each marker exactly once.
     """
     begin, end = f"<!-- attack: {name} -->", f"<!-- end: {name} -->"
     if page.count(begin) != 1 or page.count(end) != 1:
@@ -146,7 +146,7 @@ def with_figures(page: str, name: str, lines: list[str]) -> str:
 
 
 def commit() -> str:
-    """The code that was attacked."""
+    """Return the version of the code that was attacked."""
     command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip() or "not known"
 
@@ -161,7 +161,7 @@ def main(arguments: list[str]) -> int:
     if chosen.write and chosen.number:
         parser.error("--write goes with the whole attack, without --number")
     names = ["fuzz", "beneath", "kills", "audits"] if chosen.attack == "all" else [chosen.attack]
-    if len(names) > 1:  # as processes of their own: a limit of memory or a signal is one of a process
+    if len(names) > 1:  # in separate processes, because a memory limit or a signal affects a whole process
         return _all(names, chosen)
     torch.set_num_threads(1)
     begun = time.monotonic()

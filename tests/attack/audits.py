@@ -1,10 +1,11 @@
-"""A hundred audits by likelihood ratio: every front door as its user calls it, every oracle, every mechanism.
+"""A hundred audits by likelihood ratio: of every public algorithm as a user calls it, every oracle, every mechanism.
 
-Of each door a worst-case pair of neighbours: no example has a gradient but one, the canary, which is there or not (or
-turned around). The attacker knows all but that; a run's score is the log likelihood ratio of what it released, along
-the path that it took. How the scores are distributed follows from the papers alone (`Door.law`, in numpy): from it the
-event that counts and the number of runs are chosen beforehand, such that the same audit of half of the noise refutes
-the claim with a probability of at least `POWER`. The claim is the door's own `Guarantee`.
+Each audit uses a worst-case pair of neighbouring data sets. Only one example, the canary, has a gradient; in the
+neighbour the canary is absent or its gradient is reversed. The attacker knows everything else. A run's score is the log
+likelihood ratio of everything that the run released, along the path that it took. The distribution of the scores is
+computed from the papers alone (`Door.law`, in numpy). It determines, before any run, the event to count and the number
+of runs such that the same audit of code with half of the noise refutes the claim with probability at least `POWER`. The
+claim is the algorithm's own `Guarantee`.
 """
 
 import math
@@ -24,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpnotes.core import FRESH, WHOLE, Constant, Guarantee, Ledger, Relation, Release, Sampling, Sensitive
+from dpnotes.core import FRESH, WHOLE, Constant, Guarantee, Ledger, Relation, Request, Sampling, Sensitive
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.blocks import Blocks
@@ -38,14 +39,9 @@ from dpnotes.papers.adaptive_batch import algorithms as adaptive_batch
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.papers.drift_escape import algorithms as drift_escape
 from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
-from dpnotes.papers.drift_escape.clients import distributed_drift_escape
-from dpnotes.papers.drift_escape.selection import (
-    ExampleDerivatives,
-    Selection,
-    distributed_selection,
-    trusted_search,
-    trusted_selection,
-)
+from dpnotes.papers.drift_escape.derivatives import ExampleDerivatives
+from dpnotes.papers.drift_escape.distributed import distributed_drift_escape
+from dpnotes.papers.drift_escape.selection import Selection, distributed_selection, trusted_search, trusted_selection
 from dpnotes.papers.goldstein import algorithms as goldstein
 from dpnotes.papers.noisy_sgd.algorithms import clipped_noisy_sgd, noisy_sgd, noisy_sgd_on_fresh_data
 from dpnotes.privacy import accounting, discrete
@@ -70,7 +66,7 @@ from dpnotes.train.noise import NoiseChoice
 
 LEVEL, POWER, DELTA = 0.01, 0.95, 1e-2
 NOTHING = Guarantee(0.0, DELTA, Relation.REPLACE_ONE, "nothing released")
-RUNS = 10_000  # of each side, at least, unless a door says less
+RUNS = 10_000  # per side, at least, unless the door sets a smaller number
 MOST_REJECTIONS, CHANCE_OF_MORE = 4, 0.0034  # of 100 at LEVEL; checked by a test
 Law = Callable[[bool, float, int, np.random.Generator], NDArray[np.float64]]
 Attack = Callable[[bool, Streams], tuple[Tensor, Guarantee]]
@@ -79,19 +75,19 @@ Attack = Callable[[bool, Streams], tuple[Tensor, Guarantee]]
 # ---------------------------------------------------------------- the data
 @dataclass(frozen=True, eq=False)
 class Signal:
-    """A data set in which one example, the canary, has a gradient: `side` times `field(x)`. The others have none.
+    """A data set in which only one example, the canary, has a gradient: `side` times `field(x)`.
 
-    The canary is example 0; or, with `turn`, in every run the first example of the batch of that number, whichever it
-    is: batches of examples that are used once come in an order that is public.
+    The canary is example 0. With `turn`, it is in every run the first example of the batch with that number: examples
+    that are used once come in a public order, which gives the number of the batch.
     """
 
     side: float
     num_examples: int
     field: Callable[[Tensor], Tensor]
     turn: int | None = None
-    asked: Any = None  # with `turn`, `(all runs,)` each: batches that were asked for, and the canary
+    asked: Any = None  # with `turn`, `(all runs,)` each: number of batches requested so far, and the canary
     canary: Any = None
-    rows: Any = None  # which of all runs these are
+    rows: Any = None  # indices of these runs among all runs
     dim = 2
     keeps_examples_apart = True
 
@@ -115,7 +111,7 @@ class Signal:
 
 @dataclass(frozen=True, eq=False)
 class SignalGradients:
-    """The gradients of a `Signal`, `each` `(runs, dim)` being the canary's."""
+    """The gradients of a `Signal`; `each`, `(runs, dim)`, is the canary's gradient."""
 
     problem: Signal
     each: Tensor
@@ -145,23 +141,23 @@ class SignalGradients:
 
 
 def far(x: Tensor) -> Tensor:
-    """A gradient that is longer than any bound here, in a direction that depends on the path."""
+    """Return a gradient longer than every bound in this file, in a direction that depends on the path."""
     return 5 * (x - x.new_tensor([3.0, 4.0]))
 
 
 def just(x: Tensor) -> Tensor:
-    """The same direction, just within a bound of 1, for what does not clip."""
+    """Return a gradient in the direction of `far` just within a bound of 1, for algorithms that do not clip."""
     return (1 - 1e-9) * unit(far(x))
 
 
 def steep(x: Tensor) -> Tensor:
-    """A gradient that changes faster than any smoothness here."""
+    """Return a gradient that changes faster than every smoothness constant in this file."""
     return 40 * x
 
 
 @dataclass(frozen=True, eq=False)
 class Bowl:
-    """On the line, examples without a loss but for each run's canary `(runs,)`: a parabola, steeper than any bound."""
+    """A 1-D data set in which only each run's canary `(runs,)` has a loss: a parabola steeper than any bound."""
 
     side: float
     num_examples: int
@@ -188,7 +184,7 @@ def unit(vectors: Tensor) -> Tensor:
 
 
 class Transcript:
-    """What was released along the canary's gradient, `(steps, runs)`, as an observer of `drive` sees it."""
+    """Observer of `drive` that records the releases along the canary's gradient, `(steps, runs)`."""
 
     def __init__(self, x: Tensor, steps: int, field: Callable[[Tensor], Tensor]) -> None:
         self.x, self.field, self.step = x.clone(), field, 0
@@ -202,10 +198,10 @@ class Transcript:
 
 
 class Turn:
-    """Of SPIDER's releases the increment that the canary is in, along its own gradient and in units of its length."""
+    """Observer of SPIDER's release with the canary, along the canary's gradient and in units of its norm."""
 
     def __init__(self, problem: Signal, x: Tensor, first: tuple[float, float], later: tuple[float, float]) -> None:
-        self.problem, self.first, self.later = problem, first, later  # (bound, batch) of a fresh gradient, a difference
+        self.problem, self.first, self.later = problem, first, later  # (bound, batch): fresh gradient, difference
         self.x, self.point, self.gradient = x.clone(), x.clone(), torch.zeros_like(x)
         self.asked, self.refreshes = torch.zeros(2, len(x), dtype=torch.int64)
         self.found = torch.full((len(x),), -torch.inf, dtype=torch.float64)
@@ -230,22 +226,22 @@ def origin(streams: Streams, value: float = 0.0) -> Tensor:
 
 # ---------------------------------------------------------------- laws of scores
 def normal(mu: float) -> Law:
-    """N(0, 1) without the canary, N(mu, 1) with it."""
+    """Return the law N(0, 1) without the canary and N(mu, 1) with it."""
     return lambda included, scale, runs, draw: included * mu + scale * draw.standard_normal(runs)
 
 
 def zero_out_ratio(along: Any, rate: float, noise: float) -> Any:
-    """Of each step's value, in units of the canary's contribution, whose noise is `noise`; summed over steps."""
+    """Return the log likelihood ratio of a canary against none, over all steps, in units of its contribution."""
     return np.log(1 - rate + rate * np.exp((np.asarray(along) - 0.5) / noise**2)).sum(0)
 
 
 def replaced_ratio(along: Any, rate: float, noise: float) -> Any:
-    """The same for a canary that is turned around."""
+    """Return the log likelihood ratio of a canary against the reversed canary."""
     return zero_out_ratio(along, rate, noise) - zero_out_ratio(-np.asarray(along), rate, noise)
 
 
 def sampled(ratio: Callable[..., Any], without: float, rate: float, noise: float, steps: int) -> Law:
-    """Steps that have the canary with probability `rate`; what it adds is 1, or `without` in its neighbour."""
+    """Return the law of steps that hold the canary with probability `rate`; it adds 1, in the neighbour `without`."""
 
     def law(included: bool, scale: float, runs: int, draw: np.random.Generator) -> NDArray[np.float64]:
         there = (draw.random((steps, runs)) < rate) * (1.0 if included else without)
@@ -255,7 +251,7 @@ def sampled(ratio: Callable[..., Any], without: float, rate: float, noise: float
 
 
 def searched(sensitive: tuple[float, float, int], epsilon: float) -> Law:
-    """Whether the last of many questions is the first to be answered yes (AboveThreshold, from Dwork and Roth)."""
+    """Return the law of whether the last of many questions gets the first yes (AboveThreshold, Dwork and Roth)."""
     low, high, count = sensitive
 
     def law(included: bool, scale: float, runs: int, draw: np.random.Generator) -> NDArray[np.float64]:
@@ -273,7 +269,7 @@ def searched(sensitive: tuple[float, float, int], epsilon: float) -> Law:
 # ---------------------------------------------------------------- half of the noise
 @contextmanager
 def half_the_noise(share: float = 0.5) -> Iterator[None]:
-    """Every normal number that streams draw is so much smaller, while this lasts."""
+    """Multiply every normal number that streams draw by `share` while this context lasts."""
     draw = Streams.normal
 
     def drawn(self: Streams, *arguments: Any, **options: Any) -> Tensor:
@@ -292,7 +288,7 @@ def half_the_discrete_noise() -> Iterator[None]:
 
 @contextmanager
 def each_claim_once() -> Iterator[None]:
-    """A door claims the same for each of its thousands of runs: what was accounted is remembered, while this lasts."""
+    """Remember accounted guarantees while this context lasts: all of a door's thousands of runs have the same one."""
     with ExitStack() as stack:
         for name in ("account", "guarantee", "assumptions_of"):
             real, known, seen = getattr(accounting, name), {}, []
@@ -304,7 +300,7 @@ def each_claim_once() -> Iterator[None]:
                 key = (id(of) if isinstance(of, Streams) else of, rest, tuple(sorted(options.items())))
                 if key not in known:
                     known[key] = real(of, *rest, **options)
-                    seen.append(of)  # so that no other streams have its id
+                    seen.append(of)  # keeps the streams alive, so that no other streams get the same id
                 return known[key]
 
             for module in [m for at, m in sys.modules.items() if at.startswith("dpnotes.")]:
@@ -313,22 +309,23 @@ def each_claim_once() -> Iterator[None]:
         yield
 
 
-# Laplace numbers are products of two normal ones.
+# A Laplace number is computed from products of two normal numbers.
 half_the_laplace_noise = partial(half_the_noise, 0.5**0.5)
 
 
 # ---------------------------------------------------------------- doors
 @dataclass(frozen=True)
 class Door:
-    """One way to release something, and the attack on it.
+    """An algorithm that releases something, and the attack on it.
 
     Args:
-      covers: the front door, oracle or mechanism.
-      attack: scores `(runs,)` with the canary or without it, and what the door claims.
-      law: how such scores are distributed, `(runs,)`, at a share of the noise; from the papers, not from the code.
-      halved: what halves the noise of the code.
-      least_runs: of each side.
-      delta: of the claim.
+      covers: the algorithm, oracle or mechanism.
+      attack: the scores `(runs,)` with or without the canary, and the claimed guarantee.
+      law: the distribution of such scores, `(runs,)`, at a share of the noise; computed from the papers, not by the
+        code.
+      halved: a context that halves the noise of the code.
+      least_runs: the least number of runs per side.
+      delta: the delta of the claim.
     """
 
     covers: tuple[Any, ...]
@@ -366,7 +363,7 @@ def descended(
     door: Callable[..., Any], sampling: Sampling, relation: Relation, noise: float, steps: int,
     included: bool, streams: Streams,
 ) -> tuple[Tensor, Guarantee]:  # fmt: skip
-    """Noisy SGD of a canary on 8 examples, in expectation `8 rate` a batch; the noise in units of the contribution."""
+    """Run noisy SGD on a canary among 8 examples, at batch size `8 rate` on average; noise relative to its effect."""
     x, n = origin(streams), 8
     replaced = relation == Relation.REPLACE_ONE
     divisor, field = sampling.rate * n, far if door is clipped_noisy_sgd else just
@@ -383,7 +380,7 @@ def descended(
 
 @dataclass(frozen=True)
 class OneFresh:
-    """Examples without a gradient, but for one of the first batch."""
+    """Data in which only one example of the first batch has a gradient."""
 
     side: float
 
@@ -403,7 +400,7 @@ def fresh(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
 
 
 def trained(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
-    """Two steps of a linear network, whose last point is published; its canary's gradient is (-1, 1) / sqrt 2."""
+    """Run two steps of a linear network and publish the last point; the canary's gradient is (-1, 1) / sqrt 2."""
     n, steps, step_size, noise = 4, 2, 1e-3, 2**0.5
     inputs, labels = torch.zeros(n, 1), torch.zeros(n, dtype=torch.int64)
     inputs[0] = 100.0 * included
@@ -419,11 +416,11 @@ def trained(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
 
 
 def with_tree(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
-    """Stochastic Spider, the canary in the first batch: what is released after it holds it, too."""
+    """Run Stochastic Spider with the canary in the first batch, so that every later release depends on it, too."""
     leaves, first = 8, 4
     x = origin(streams, 1.0)
     problem = Signal.in_turn(2.0 * included - 1, 400, 0, len(x))
-    choice = adaptive_batch.Parameters(
+    choice = adaptive_batch.AdaptiveBatchParameters(
         accuracy=0.1, gradient_bound=1.0, smoothness=1.0, hessian_lipschitz=1.0, drift_threshold=1e6, first_batch=first,
         batch_per_gradient=first, noise_multiplier=2.0, num_steps=leaves, step_size=0.05, threshold=1.0, window=3.0,
         perturbation=0.1, max_leaves=leaves, origin="the attack",
@@ -442,11 +439,11 @@ def with_tree(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
 
 
 def escaping(turn: int, threshold: float, included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
-    """Drift escape, the canary in the batch of that turn; a high threshold makes the runs jump back and forth."""
+    """Run drift escape with the canary in batch number `turn`; a high threshold makes runs jump back and forth."""
     x, first, later = origin(streams, 1.0), 4, 3
     problem = Signal.in_turn(2.0 * included - 1, 400, turn, len(x))
     escape = drift_escape.Escape(0.1, 1.0, 1.0, 0.2, threshold, 3, 0.5, 4, 30, "the attack")
-    choice = drift_escape.Parameters(escape, 1.0, 0.2, first, later, 1.0, "the attack")
+    choice = drift_escape.DriftEscapeParameters(escape, 1.0, 0.2, first, later, 1.0, "the attack")
     seen = Turn(problem, x, (1.0, first), (1.0, later))
     runs = drift_escape.drift_escape(
         DataSetSamples(problem), choice, x, streams, delta=DELTA, max_steps=3 * turn + 2, observe=seen
@@ -455,16 +452,16 @@ def escaping(turn: int, threshold: float, included: bool, streams: Streams) -> t
 
 
 def client(turn: int, included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
-    """What the first of two clients sends, as the server sees it; the other has no canary."""
+    """Return the server's view of the first of two clients; the second client has no canary."""
     x, first, later = origin(streams, 1.0), 4, 3
     problem, other = (Signal.in_turn(side, 400, turn, len(x)) for side in (2.0 * included - 1, 0.0))
     escape = drift_escape.Escape(0.1, 1.0, 1.0, 0.2, 1e-9, 3, 0.5, 4, 30, "the attack")
-    choice = drift_escape.Parameters(escape, 1.0, 0.2, first, later, 1.0, "the attack")
+    choice = drift_escape.DriftEscapeParameters(escape, 1.0, 0.2, first, later, 1.0, "the attack")
     seen = Turn(problem, x, (1.0, first), (1.0, later))
 
     def sent(going: Tensor, state: Any, estimate: Any) -> None:
         own = Namespace(x=state.x, oracle=Namespace(meter=Namespace(refreshes=state.oracle.meter.refreshes[:, 0])))
-        seen(going, own, replace(estimate, gradient=state.oracle.belief.gradient[:, 0]))
+        seen(going, own, replace(estimate, gradient=state.oracle.memory.gradient[:, 0]))
 
     runs = distributed_drift_escape(
         lambda members: DataSetSamples(problem if members.start == 0 else other), choice, x, streams,
@@ -474,20 +471,20 @@ def client(turn: int, included: bool, streams: Streams) -> tuple[Tensor, Guarant
 
 
 def of_selection(accuracy: float, epsilon: float, num_models: int) -> Selection:
-    """What one client with 1,000 examples is asked about functions of one number."""
+    """Return the selection problem of one client with 1,000 examples of one-dimensional functions."""
     sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0}
     return Selection(accuracy, 1, (1000,), num_models, epsilon, DELTA, **sizes, failure=0.1)
 
 
 def lines_and_a_canary(slope: float, canary: tuple[float, float], runs: int) -> ExampleDerivatives:
-    """Losses `slope x`, and the canary's, `a x + b x^2 / 2`."""
+    """Return 1,000 losses `slope x`, of which the canary's is replaced by `a x + b x^2 / 2`."""
     slopes, curvatures = torch.full((1000, 1), slope).double(), torch.zeros(1000, 1).double()
     slopes[0], curvatures[0] = canary
     return ExampleDerivatives(lambda x, a, b: (a * x + b * x**2 / 2).sum(), ((slopes, curvatures),) * runs, 10**6)
 
 
 def told(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
-    """What a client says of three models, which the server's norm and eigenvalue are: along what the canary adds."""
+    """Score the messages of one client about three models, along the canary's effect on the norm and the eigenvalue."""
     side, runs = 2.0 * included - 1, len(streams)
     choice = of_selection(1e-3, account([Event(1.0, Relation.REPLACE_ONE)], DELTA).epsilon, 3)
     found = distributed_selection(
@@ -499,7 +496,7 @@ def told(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
 
 
 def told_by_a_trusted_server(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
-    """Whether the last model is published: as `selected`, the canary being what makes the others worse than it."""
+    """Score whether the last model is published, as `selected` does; the canary makes the other models worse."""
     choice, side = of_selection(0.1, EPSILON, MARGINS[2]), 2.0 * included - 1
     sought = trusted_search(choice)
     most = sought.alpha + sought.gradient_slack + sought.gradient_sensitivity / 2
@@ -511,7 +508,7 @@ def told_by_a_trusted_server(included: bool, streams: Streams) -> tuple[Tensor, 
 
 
 def one_of_sgd(steps: int, included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
-    """A client by itself, whose messages are what the server sees."""
+    """Run DP-SGD with a single client, whose messages are the server's view."""
     x, n = origin(streams), 8
     seen = Transcript(x, steps, far)
     runs = distributed_noisy_sgd(
@@ -525,19 +522,19 @@ EPSILON_OF_SGD = 4.0
 
 
 def noise_of_sgd(steps: int) -> float:
-    """Over the canary's contribution, half of the sensitivity."""
+    """Return the noise in units of the canary's contribution, which is half of the sensitivity."""
     return 2 * gaussian_std(EPSILON_OF_SGD, DELTA) * math.sqrt(steps)
 
 
-CONVERTED = goldstein.Parameters(
+CONVERTED = goldstein.GoldsteinParameters(
     num_examples=200, dim=1, radius=1.0, lipschitz=1.0, num_steps=8, largest_move=0.1, step_size=0.05, window=4,
     period=8, first_batch=1, batch=1, noise_multiplier=2.0, difference_multiplier=None, order="zeroth", directions=2,
     first_directions=None, slack=0.5, independent=False, failure=0.0, origin="the attack",
 )  # fmt: skip
 
 
-def _converted(choice: goldstein.Parameters, side: float, canary: Tensor, streams: Streams) -> Any:
-    """What was released and where, `(steps, runs)` each, and what is claimed."""
+def _converted(choice: goldstein.GoldsteinParameters, side: float, canary: Tensor, streams: Streams) -> Any:
+    """Return the releases and their points, `(steps, runs)` each, and the claimed guarantee."""
     x = torch.full((len(streams), 1), 5.0, dtype=torch.float64)
     released, places = torch.zeros(2, choice.num_steps, len(x), dtype=torch.float64)
     state: Any = mock.Mock(x=x.clone())
@@ -553,7 +550,7 @@ def _converted(choice: goldstein.Parameters, side: float, canary: Tensor, stream
 
 
 def converted_once(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
-    """Online to nonconvex in one pass, the canary in the first batch: what the tree releases after it holds it, too."""
+    """Run one-pass online-to-nonconvex with the canary in the first batch, on which all later releases depend."""
     steps, half = CONVERTED.num_steps, CONVERTED.first_bound
     canary = shuffled(torch.zeros(len(streams), 1, dtype=torch.int64), 200, streams, ORDER_PURPOSE)[:, 0]
     released, _, claim = _converted(CONVERTED, 2.0 * included - 1, canary, streams)
@@ -565,7 +562,7 @@ def converted_once(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]
 
 
 def converted_often(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
-    """Online to nonconvex in many passes: the canary is in every reset and every increment."""
+    """Run multi-pass online-to-nonconvex, in which every reset and every increment uses the canary."""
     noise, later_noise, period, steps, n = 2.0, 8**0.5, 3, 6, 4
     choice = replace(
         CONVERTED, num_examples=n, num_steps=steps, window=2, period=period, order="first",
@@ -576,7 +573,7 @@ def converted_often(included: bool, streams: Streams) -> tuple[Tensor, Guarantee
     )
     score = torch.full_like(released[0], 0.5)
     for step in range(steps):
-        if step % period == 0:  # in units of the sensitivity: a shift of 1
+        if step % period == 0:  # in units of the sensitivity, so that the shift is 1
             score += released[step] * n / (2 * choice.first_bound) / noise**2
         else:
             value = (released[step] - released[step - 1]) * (places[step] - places[step - 1]).sign()
@@ -597,7 +594,7 @@ def plain_spider(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
 
 
 def mechanism(made: Callable[[], Any], noise: float, steps: int, included: bool, streams: Streams) -> Any:
-    """Terms of which the canary changes the first one, and what it pays at most; Gaussian noise of any covariance."""
+    """Score a mechanism with Gaussian noise of any covariance, whose first term the canary changes; and its claim."""
     unit_draws = Unit(torch.zeros(steps + 1, 2))
     plain, _ = _terms(made(), noise, steps, False, unit_draws)
     moved, _ = _terms(made(), noise, steps, True, unit_draws)
@@ -608,7 +605,7 @@ def mechanism(made: Callable[[], Any], noise: float, steps: int, included: bool,
 
 @dataclass(frozen=True)
 class Unit:
-    """Stands in for streams: run 0 draws zeros, run r draws 1 at call r - 1 and zeros otherwise."""
+    """Stand-in for streams: run 0 draws zeros, run r draws 1 at call r - 1 and zeros otherwise."""
 
     keys: Tensor
     secret: bool = False
@@ -626,7 +623,7 @@ def _terms(made: Any, noise: float, steps: int, included: bool, streams: Any) ->
         answer = Sensitive(value, ones, Relation.ZERO_OUT, "proved", FRESH)
         call = torch.full((runs,), step)
         state, released, price = made.release(
-            state, Release(answer, noise * ones, call, ones.bool(), call == 0), streams
+            state, Request(answer, noise * ones, call, ones.bool(), call == 0), streams
         )
         ledger.add(price)
         outputs.append(released)
@@ -634,12 +631,12 @@ def _terms(made: Any, noise: float, steps: int, included: bool, streams: Any) ->
 
 
 def once(made: Any, noise: float, included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
-    """One release of one number; it is its own score."""
+    """Return one release of one number, which is its own score."""
     released, ledger = _terms(made, noise, 1, included, streams)
     return released[:, 0], account(events_of(ledger, 0), DELTA)
 
 
-EPSILON, MARGINS = 4.0, (-1.0, 0.0, 8)  # of a search: the margins of the questions, and how many there are
+EPSILON, MARGINS = 4.0, (-1.0, 0.0, 8)  # of a search: the margins of the questions, and their number
 
 
 def asked(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
@@ -671,14 +668,14 @@ def selected(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
 
 
 def _loudness(made: Tree | BandedSquareRoot) -> float:
-    """The noise at which all releases together are one Gaussian of multiplier 1."""
+    """Return the noise at which all releases together equal one Gaussian release with noise multiplier 1."""
     return math.sqrt(2 * made.max_cost(1.0))
 
 
 def doors() -> dict[str, Door]:
-    """All doors by name."""
+    """Return all doors by name."""
     sgd, most = partial(partial, descended), Sampling.fixed_size(7, 8)
-    few = 2000  # their guarantees take a time that grows with the square of the runs
+    few = 2000  # the time of these guarantees grows with the square of the number of runs
     replace_one, zero_out, poisson = Relation.REPLACE_ONE, Relation.ZERO_OUT, Sampling.poisson(0.5)
     found = {
         "private_gradient_descent": Door((private_gradient_descent,), scheduled, normal(1.0)),
@@ -750,7 +747,7 @@ def doors() -> dict[str, Door]:
 # ---------------------------------------------------------------- an audit
 @dataclass(frozen=True)
 class Plan:
-    """What is fixed before anything is drawn: the event `score > threshold`, the runs of a side, and the power."""
+    """The plan of an audit, fixed before any draw: the event `score > threshold`, the runs per side, and the power."""
 
     threshold: float
     runs: int
@@ -762,14 +759,14 @@ _DRAWS = 1_000_000
 
 @cache
 def plan(name: str) -> Plan:
-    """The event that refutes the claim with the fewest runs if the noise is half; from the law alone."""
+    """Choose the event that refutes the claim with the fewest runs if the noise is halved, from the law alone."""
     door = doors()[name]
     claim = door.attack(True, Streams.of("plan", [0, 1]))[1]
     draw = np.random.default_rng(sum(name.encode()))
     sides = [np.sort(door.law(included, 0.5, _DRAWS, draw)) for included in (True, False)]
     thresholds = np.unique(np.quantile(np.concatenate(sides), np.linspace(0, 1, 1001)[:-1]))
     hits, false_hits = (len(s) - np.searchsorted(s, thresholds, side="right") for s in sides)
-    # Rates on the private side of what a million draws tell: three standard errors and three draws.
+    # Conservative rates from a million draws: a margin of three standard errors plus three draws.
     hit = np.maximum(hits - 3 * np.sqrt(hits), 0) / _DRAWS
     false_hit = np.minimum((false_hits + 3 * np.sqrt(false_hits) + 3) / _DRAWS, 1)
     error = np.sqrt(hit + math.exp(2 * claim.epsilon) * false_hit)
@@ -781,14 +778,14 @@ def plan(name: str) -> Plan:
 
 @dataclass(frozen=True)
 class Audit:
-    """What one audit found.
+    """The result of one audit.
 
     Args:
-      door: its name.
-      claim: epsilon, as the door claims it, at `DELTA`.
-      bound: what the audit proves.
-      p_value: the least level at which it refutes the claim, 1 where none does.
-      power: at `LEVEL`, against half of the noise.
+      door: the name of the audited algorithm.
+      claim: the guarantee that the algorithm claims, at `DELTA`.
+      bound: the lower bound that the audit proves.
+      p_value: the least level at which the audit refutes the claim, 1 if there is none.
+      power: the power at `LEVEL` against half of the noise.
     """
 
     door: str
@@ -799,7 +796,7 @@ class Audit:
 
 
 def audit(name: str, seed: int | str, halved: bool = False) -> Audit:
-    """One audit of a door, with the event and the runs of its plan; `halved` is the control."""
+    """Run one audit of a door, with the event and number of runs of its plan; with `halved` it is the control."""
     door, made = doors()[name], plan(name)
     with each_claim_once(), door.halved() if halved else nullcontext():
         sides = [
@@ -815,7 +812,7 @@ def audit(name: str, seed: int | str, halved: bool = False) -> Audit:
 
 
 def p_value(hits: int, false_hits: int, runs: int, claim: Guarantee) -> float:
-    """The least level at which these counts refute the claim, by halving its logarithm."""
+    """Return the least level at which these counts refute the claim, by bisection of its logarithm."""
 
     def refutes(exponent: float) -> bool:
         level = 10.0**exponent
@@ -831,14 +828,14 @@ def p_value(hits: int, false_hits: int, runs: int, claim: Guarantee) -> float:
 
 
 def attacked(number: int = 100) -> tuple[list[Audit], list[Audit]]:
-    """So many audits, the doors taking turns, and the controls, one a door."""
+    """Run `number` audits, with the doors in turn, and one control per door."""
     names = list(doors())
     audits = [audit(names[i % len(names)], i // len(names)) for i in range(number)]
     return audits, [audit(name, "control", halved=True) for name in names[:number]]
 
 
 def verdict(audits: list[Audit], controls: list[Audit]) -> list[str]:
-    """What is wrong, a line each: too many rejections, one that its door's family does not allow, a blind control."""
+    """Return the faults, one per line: too many rejections, too many for one door, a control that is not rejected."""
     wrong = []
     rejected = [a for a in audits if a.p_value <= LEVEL]
     if len(rejected) > MOST_REJECTIONS:

@@ -1,8 +1,8 @@
-"""Code of a user's own that shows one example to another: beneath torch's transforms, or by what it keeps.
+"""User code that leaks between examples: below torch's transforms, or through values that it keeps.
 
-For each piece of code, two data sets that differ in one example give two sums of clipped gradients. Either these are no
-further apart than clipping allows, or the claim lists the assumption `SHOWN_ALONE`, or the code is refused. As a
-control the same code runs with the library's protections taken away.
+For each piece of code, two data sets that differ in one example give two sums of clipped gradients. One of three things
+must hold: the sums are no further apart than clipping allows, the guarantee lists the assumption `SHOWN_ALONE`, or the
+code is refused. As a control, the same code runs without the library's protections.
 """
 
 import logging
@@ -30,13 +30,13 @@ from dpnotes.random.streams import Streams
 from dpnotes.util.precision import flushed
 from tests.problems import test_scales as scales
 
-ROOM = 1e-5  # of a bound: rounding (docs/privacy.md, Known gaps)
+ROOM = 1e-5  # rounding error, relative to the bound (docs/privacy.md, Known gaps)
 EXAMPLES, CLIP, LONGER = 60, 0.01, 1000.0
 Forward = Callable[[Any, Tensor], Tensor]
 
 
 def on_a_grid(out: Any) -> Any:
-    """Numbers on a grid that the largest of all of them sets, as in fake quantisation."""
+    """Round numbers to a grid that depends on their maximum, as in fake quantisation."""
     if not isinstance(out, Tensor) or not out.is_floating_point() or out.numel() < 2:
         return out
     step = out.abs().max() / 4 + 1e-30
@@ -44,7 +44,7 @@ def on_a_grid(out: Any) -> Any:
 
 
 class Quantised(TorchDispatchMode):
-    """All products on a grid."""
+    """A dispatch mode that rounds all matrix products to such a grid."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -52,7 +52,7 @@ class Quantised(TorchDispatchMode):
 
 
 class OnAGrid(Tensor):
-    """A tensor all of whose results are on a grid."""
+    """A tensor whose results are all rounded to such a grid."""
 
     def __deepcopy__(self, memo: Any) -> Tensor:
         return self.clone().as_subclass(OnAGrid)
@@ -71,7 +71,7 @@ def hooks() -> AbstractContextManager[Any]:
 
 
 class Code(nn.Module):
-    """Two layers in a function of them."""
+    """A module with two layers, combined by a given function."""
 
     seen: Any = None
 
@@ -91,7 +91,7 @@ def plain(m: Any, x: Tensor) -> Tensor:
 
 
 class Piece(NamedTuple):
-    """Code, what is around its passes, what is done to the module before, and of which class inputs and labels are."""
+    """Code under test: forward function, context of its passes, change to the module, classes of inputs and labels."""
 
     forward: Forward = plain
     around: Callable[[], AbstractContextManager[Any]] = nullcontext
@@ -105,9 +105,9 @@ def within(context: Callable[[], AbstractContextManager[Any]], m: Any, x: Tensor
         return plain(m, x)
 
 
-# ---------------------------------------------------------------- where code may keep something
+# ---------------------------------------------------------------- places in which code may keep values
 _ARRAY, _VARIABLE, _LOGGER = np.array([None], dtype=object), ContextVar("kept", default=None), logging.getLogger("kept")
-STORES: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {  # how it is read, and written
+STORES: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {  # reader and writer
     ".grad of a frozen parameter": (lambda m: m.frozen.grad, lambda m, x: setattr(m.frozen, "grad", x)),
     "an array of objects": (lambda m: _ARRAY[0], lambda m, x: _ARRAY.__setitem__(0, x)),
     "a logger": (lambda m: getattr(_LOGGER, "total", None), lambda m, x: setattr(_LOGGER, "total", x)),
@@ -120,11 +120,11 @@ STORES: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {  #
 
 
 def keeping(name: str) -> Forward:
-    """Adds to each example all that came before it."""
+    """Return a forward function that adds to each example everything that came before it."""
     read, write = STORES[name]
 
     def forward(m: Any, x: Tensor) -> Tensor:
-        if bool((x > 1e30).all()):  # a branch on values: examples are passed one by one
+        if bool((x > 1e30).all()):  # a branch on values, so that examples are passed one by one
             return m.head(x)
         before = read(m)
         write(m, x.detach().sum(0, keepdim=True) + (0 if before is None else before))
@@ -150,25 +150,25 @@ KINDS: dict[str, dict[str, Piece]] = {
 
 # ---------------------------------------------------------------- the attack
 class Found(NamedTuple):
-    """How far one example moved the sum, over the bound; what the claim says, or why it was refused."""
+    """The result of one attack: how far one example moved the sum in units of the bound, and the guarantee's basis."""
 
     kind: str
     name: str
     moved: float
-    says: str  # "enforced", "assumed", "refused"
+    says: str  # "enforced", "assumed" or "refused"
     why: str = ""
 
 
 @contextmanager
 def unprotected() -> Iterator[None]:
-    """All code counts as closed, and nothing is refused."""
+    """Treat all code as vetted, and refuse nothing, while this context lasts."""
 
     modules, passes = "dpnotes.problems.modules.", "dpnotes.problems.passes."
     with (
         patch.object(ModuleProblem, "_as_known_operations", lambda self, vouched: (self._module, self._loss)),
         patch.object(Passes, "_refuse_changes", lambda self: None),
-        patch(modules + "refuse_code_of_tensors", lambda **_: None),
-        patch(modules + "_refuse_by_name", lambda module: None),
+        patch("dpnotes.problems.module_data.refuse_code_of_tensors", lambda **_: None),
+        patch(modules + "refuse_by_name", lambda module: None),
         patch(passes + "refuse_what_sees_all", lambda: None),
         patch(passes + "nothing_beneath", nullcontext),
     ):
@@ -198,7 +198,7 @@ def clipped_sum(piece: Piece, length: float) -> tuple[Tensor, str]:
 
 
 def one(kind: str, name: str) -> Found:
-    """One piece of code, on two data sets."""
+    """Run one piece of code on two data sets."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -210,15 +210,15 @@ def one(kind: str, name: str) -> Found:
 
 
 def attack(kind: str) -> tuple[list[Found], list[Found]]:
-    """All pieces of a kind, and the same without protection."""
+    """Run all pieces of a kind, with and without protection."""
     found = [one(kind, name) for name in KINDS[kind]]
     with unprotected():
         return found, [one(kind, name) for name in KINDS[kind]]
 
 
 def verdict(found: list[Found], controls: list[Found]) -> list[str]:
-    """What is wrong, a line each."""
-    free = "state"  # what the assumption is about: nothing else may move a sum further
+    """Return the faults, one per line."""
+    free = "state"  # the kind that the assumption is about; no other kind may move a sum by more than the bound
     wrong = [f for f in found if f.moved > 1 + ROOM and (f.says == "enforced" or f.kind != free)]
     wrong += [f for f in found if not f.says or f.says == "refused" and not f.why.startswith("Expected ")]
     wrong += [f._replace(why="a control that goes unnoticed") for f in controls if f.moved < 1.1]
@@ -227,7 +227,7 @@ def verdict(found: list[Found], controls: list[Found]) -> list[str]:
 
 # ---------------------------------------------------------------- scales
 def underflow(count: int) -> float:
-    """Weight times true norm over the clip, at most, of so many factors from 1e-30 to 1e30 a layer."""
+    """Return the largest product of weight and true norm over the clipping norm, for factors from 1e-30 to 1e30."""
     worst = 0.0
     for layer, shape in scales.LAYERS.values():
         problem, x, true = scales.told_and_true(layer, shape, count)
@@ -241,7 +241,7 @@ def underflow(count: int) -> float:
 
 @contextmanager
 def squares_first() -> Iterator[None]:
-    """Factors are squared before they are multiplied."""
+    """Replace the norms by the earlier code, which squares factors before multiplying them."""
     short = lambda rows: torch.linalg.vector_norm(rows, dim=-1)  # noqa: E731
     with patch.object(factors, "norms", scales.as_it_was), patch.object(factors, "row_norms", short):
         yield

@@ -1,8 +1,9 @@
-"""Seeded random calls of everything public, with arguments that are valid, at an edge, or hostile.
+"""Seeded random calls of all public functions, with arguments that are valid, on the edge of a domain, or hostile.
 
-Examples of valid calls come from a table `{name: [call, ...]}`; `examples()` fills it with those of
-`tests/test_bad_arguments.py`, which knows what is a door. A call changes one or two of an example's arguments: numbers
-for anything, words and arrays for others, records for nothing. What is wrong with what comes back is a `Finding`.
+Valid calls come from a table `{name: [call, ...]}`, which `examples()` fills with the calls of
+`tests/test_bad_arguments.py`. A fuzzed call changes one or two arguments of a valid one: any value may become a number,
+strings and arrays become other strings and arrays, and records stay as they are. A fault of the result is reported as a
+`Finding`.
 """
 
 import contextlib
@@ -35,19 +36,19 @@ from dpnotes.cli.main import app
 from dpnotes.core import Guarantee, Ledger
 from tests import test_bad_arguments as doors
 
-LIMIT = 10  # seconds of a call; longer is a hang
-MEMORY = 8 * 2**30  # bytes that a call may ask for beyond what is there
+LIMIT = 10  # seconds per call; a longer call counts as hanging
+MEMORY = 8 * 2**30  # bytes that a call may allocate beyond those in use
 SHARE_OF_COMMANDS = 0.1
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Hang(BaseException):
-    """A call took longer than `LIMIT`."""
+    """The exception for a call that takes longer than `LIMIT`."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was called with what, and what is wrong with what came back: an "answer", or an "error"."""
+    """A fault: the function, its arguments, and the fault of the answer (kind "answer") or error (kind "error")."""
 
     name: str
     arguments: str
@@ -55,14 +56,14 @@ class Finding:
     kind: str
 
 
-# ---------------------------------------------------------------- what is public, and how it is called
+# ---------------------------------------------------------------- public functions and their calls
 def public() -> dict[str, Callable[..., Any]]:
-    """The public functions, classes and methods that take a number, a flag or a word, by name."""
+    """Return the public functions, classes and methods that take a number, a flag or a word, by name."""
     return doors.DOORS | doors.WORDS
 
 
 def examples(named: Mapping[str, Callable[..., Any]]) -> dict[str, list[Call]]:
-    """A call of each that works, with the numbers that it need not be given."""
+    """Return a valid call of each function, which also passes the optional numbers."""
     table: dict[str, list[Call]] = {}
     for name, function in named.items():
         taken = inspect.signature(function)
@@ -79,12 +80,12 @@ _NUMBERS = [
     math.nan, math.inf, -math.inf, 0.0, -0.0, -1.0, 1.0, 0.5, 1e-300, 5e-324, 1e308, -1e308, 1 + 1e-16, 2.0**53, 1e-12,
 ]  # fmt: skip
 _WHOLE = [0, -1, 1, 2, 3, 7, 2**31, 2**63, -(2**63), True]
-_MUCH = 2**31  # of steps, runs or draws: whoever asks for so many waits
+_MUCH = 2**31  # steps, runs or draws; that many take a long time
 _WRONG = [None, "1", "", "nonsense", [], {}, (), 1j, b"1", object(), [1.0], {"a": 1}, np.float64(0.5), np.int64(2)]
 
 
 def hostile(value: Any, draw: random.Random) -> Any:
-    """Something else in the place of a valid argument: of its kind and not, in and out of its domain."""
+    """Return a replacement for a valid argument: of the same kind or another, within its domain or outside."""
     if isinstance(value, int | float) and draw.random() < 0.2:
         return draw.choice(_WRONG)
     if value is None:
@@ -108,7 +109,7 @@ def hostile(value: Any, draw: random.Random) -> Any:
 
 
 def _hostile_array(value: Any, draw: random.Random) -> Any:
-    """Another number in some place, or another shape or type."""
+    """Return an array with one entry, the shape or the type changed."""
     array = torch.as_tensor(value).detach().clone(memory_format=torch.contiguous_format)
     kind = draw.randrange(6)
     if kind <= 1 and array.numel():
@@ -126,9 +127,9 @@ def _hostile_array(value: Any, draw: random.Random) -> Any:
     return array if isinstance(value, Tensor) else array.numpy()
 
 
-# ---------------------------------------------------------------- what is wrong with what came back
+# ---------------------------------------------------------------- faults of results
 def numbers(value: Any, depth: int = 3) -> Iterator[float]:
-    """The numbers in a value, as far as they lie open."""
+    """Yield the numbers in a value, down to a given depth."""
     if isinstance(value, bool) or value is None:
         return
     if isinstance(value, int | float):
@@ -150,7 +151,7 @@ def numbers(value: Any, depth: int = 3) -> Iterator[float]:
 
 
 def parts(value: Any, kind: type, depth: int = 3) -> Iterator[Any]:
-    """The values of a kind within a result."""
+    """Yield the values of a given type within a result."""
     if isinstance(value, kind):
         yield value
     elif depth and is_dataclass(value) and not isinstance(value, type):
@@ -165,7 +166,7 @@ def parts(value: Any, kind: type, depth: int = 3) -> Iterator[Any]:
 
 
 def wrong_answer(function: Callable[..., Any], call: Call, answer: Any) -> str:
-    """What is wrong with an answer, "" if nothing: NaN from numbers, a guarantee that cannot be, noise that is none."""
+    """Return the fault of an answer, or "": NaN from numbers, an impossible guarantee, or missing noise."""
     claims = list(parts(answer, Guarantee))
     for claim in claims:
         if math.isnan(claim.epsilon) or claim.epsilon < 0 or math.isnan(claim.delta) or claim.delta < 0:
@@ -182,13 +183,13 @@ def wrong_answer(function: Callable[..., Any], call: Call, answer: Any) -> str:
 
 
 def wrong_error(function: Callable[..., Any], error: BaseException) -> str:
-    """What is wrong with an error, "" if nothing: its type, its length, that it names nothing."""
+    """Return the fault of an error, or "": its type, its length, or that it names no argument."""
     text = str(error)
     kind = type(error).__name__
     code = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
     given = [place for place, c in enumerate(code) if c.co_name == "<lambda>" and c.co_filename == doors.__file__]
     if given and not any(map(_ours, code[given[-1] :])):
-        return ""  # raised within the function that was given, by none of ours
+        return ""  # raised by the function that was passed in, outside our code
     if isinstance(error, Hang):
         return f"no answer within {LIMIT} s"
     documented = re.search(rf"\b{kind}\b", inspect.getdoc(function) or "")
@@ -197,7 +198,7 @@ def wrong_error(function: Callable[..., Any], error: BaseException) -> str:
     if "\n" in text.strip():
         return f"{kind} of {len(text.splitlines())} lines: {text.splitlines()[0][:100]}"
     named = any(re.search(rf"\b{re.escape(name)}\b", text) for name in _names(function))
-    if not (named or (text.startswith("Expected") and code and _ours(code[-1]))):  # torch's errors say "Expected", too
+    if not (named or (text.startswith("Expected") and code and _ours(code[-1]))):  # torch says "Expected", too
         return f"{kind} that names no argument: {text[:100]}"
     return ""
 
@@ -215,7 +216,7 @@ def _names(function: Callable[..., Any]) -> list[str]:
 # ---------------------------------------------------------------- calls
 @contextlib.contextmanager
 def limits(seconds: float = LIMIT) -> Iterator[None]:
-    """A call may take so long, and so much memory."""
+    """Limit the time and the memory of a call while this context lasts."""
 
     def up(*_: Any) -> None:
         raise Hang
@@ -230,7 +231,7 @@ def limits(seconds: float = LIMIT) -> Iterator[None]:
 
 
 def one_call(name: str, function: Callable[..., Any], call: Call, seconds: float = LIMIT) -> tuple[str, str]:
-    """Call, and say what became of it ("answered" or "refused") and what is wrong, "" if nothing."""
+    """Call the function; return "answered" or "refused", and the fault, or ""."""
     try:
         with limits(seconds), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
@@ -239,7 +240,7 @@ def one_call(name: str, function: Callable[..., Any], call: Call, seconds: float
         given = [value for value in [*call[0], *call[1].values()] if isinstance(value, int | float)]
         much = any(isinstance(value, int) and value >= _MUCH for value in given)
         far = any(value != 0 and abs(value) < math.inf and not 1e-150 < abs(value) < 1e150 for value in given)
-        # Where squares leave floating point and counts leave memory or time, that they do is said, if not by whom.
+        # If squares overflow, or counts exceed memory or time, the error says so, though it does not name the argument.
         full = re.search("overflow|allocat|maximum allowed dimension", str(error), re.IGNORECASE)
         reached = (much and isinstance(error, Hang | MemoryError)) or (
             (much or far) and (full or isinstance(error, ArithmeticError))
@@ -252,7 +253,7 @@ def one_call(name: str, function: Callable[..., Any], call: Call, seconds: float
 
 
 def changed(call: Call, draw: random.Random) -> Call:
-    """The call with one or two of its arguments replaced, or now and then as it is."""
+    """Return the call with one or two arguments replaced, or in one case of twenty unchanged."""
     positional, named = list(call[0]), dict(call[1])
     places: list[Any] = [*range(len(positional)), *named]
     if not places or draw.random() < 0.05:
@@ -266,7 +267,7 @@ def changed(call: Call, draw: random.Random) -> Call:
 
 
 def shown(call: Call) -> str:
-    """The arguments of a call on one line."""
+    """Return the arguments of a call as one line."""
     with contextlib.suppress(Exception):
         texts = [*map(repr, call[0]), *(f"{name}={value!r}" for name, value in call[1].items())]
         return " ".join(", ".join(text if len(text) <= 60 else f"{text[:57]}..." for text in texts).split())
@@ -278,7 +279,7 @@ _WORDS = ["nan", "inf", "-1", "0", "1e400", "1", "0.5", "x=", "=1", "", "--json"
 
 
 def command(draw: random.Random) -> list[str]:
-    """A random command line, which reads, calculates or is refused; none computes an experiment."""
+    """Return a random command line that reads, calculates or is refused, but computes no experiment."""
     claims = [claim.id for claim in _claims()]
     kind = draw.choice(["calc", "calc", "calc", "check", "cite", "run", "status", "results", "list", "clean", "junk"])
     claim = draw.choice([*claims, claims[0][:-1], "nothing", ""])
@@ -322,7 +323,7 @@ def _claims() -> Sequence[Any]:
 
 
 def one_command(line: list[str], seconds: float = 6 * LIMIT) -> tuple[str, str]:
-    """Run a command line here; a finding if it ends in anything but an answer or one line of an error."""
+    """Run a command line in this process; the result is a finding unless it ends in an answer or a one-line error."""
     try:
         with limits(seconds), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -334,10 +335,10 @@ def one_command(line: list[str], seconds: float = 6 * LIMIT) -> tuple[str, str]:
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         return "refused", f"{type(result.exception).__name__}: {str(result.exception)[:100]}"
     if result.exit_code == 0:
-        quiet = line[:1] == ["clean"]  # says nothing where there was nothing to remove
+        quiet = line[:1] == ["clean"]  # prints nothing if there was nothing to remove
         return "answered", "" if result.output.strip() or quiet else "no output"
     errors = [text for text in result.stderr.splitlines() if text.strip()]
-    usage = bool(errors) and errors[0].startswith("Usage:")  # how to call the command line, and what was wrong
+    usage = bool(errors) and errors[0].startswith("Usage:")  # the usage line, followed by the error
     if result.exit_code != 2 or not errors or (len(errors) > 1 and not usage and not _remark(errors)):
         return "refused", f"status {result.exit_code}, {len(errors)} lines of errors"
     return "refused", ""
@@ -350,7 +351,7 @@ def _remark(errors: list[str]) -> bool:
 # ---------------------------------------------------------------- the attack
 @dataclass(frozen=True)
 class Fuzz:
-    """What came of so many calls."""
+    """The result of a number of calls."""
 
     calls: int
     commands: int
@@ -368,7 +369,7 @@ def attack(
     commands: float = SHARE_OF_COMMANDS,
     seconds: float = LIMIT,
 ) -> Fuzz:
-    """So many seeded calls of what the table has examples for, and among them of the command line."""
+    """Make `number` seeded calls of the functions in the table, and a share of them on the command line."""
     named = public() if named is None else named
     table = examples(named) if table is None else table
     names = sorted(name for name in table if table[name] and name in named)
@@ -395,9 +396,9 @@ def attack(
 
 @contextlib.contextmanager
 def _apart() -> Iterator[None]:
-    """Results and caches of the command line in a folder of their own, and a limit of memory."""
+    """Give the command line its own folder for results and caches, and a memory limit."""
     before, (soft, hard) = dict(os.environ), resource.getrlimit(resource.RLIMIT_AS)
-    streams = sys.stdout, sys.stderr  # a limit of time that ends a call may leave its own in their place
+    streams = sys.stdout, sys.stderr  # a call that is ended by the time limit may leave its own streams in their place
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
     with tempfile.TemporaryDirectory() as place:
@@ -414,5 +415,5 @@ def _apart() -> Iterator[None]:
 
 
 def verdict(fuzz: Fuzz) -> list[str]:
-    """What is wrong, a line each."""
+    """Return the faults, one per line."""
     return [f"{f.name}({f.arguments}): {f.wrong}" for f in fuzz.findings]

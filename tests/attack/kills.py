@@ -1,7 +1,8 @@
-"""Kills -9 at random moments, of a run of an experiment and of a training; what is stored then is compared by bytes.
+"""kill -9 at random moments, of an experiment's run and of a training; the stored files are then compared by bytes.
 
-A job keeps what is finished as it goes. It is killed at a moment drawn between the first thing that it kept and its
-end, begun again, and left alone; what it stores has to be what it stores without a kill, but for `LEFT_OUT`.
+A job stores finished parts as it goes. It is killed at a random moment between its first stored part and its end,
+started again, and left to finish. Its stored files must equal those of a job that was not killed, except for
+`LEFT_OUT`.
 """
 
 import json
@@ -26,22 +27,22 @@ from dpnotes.problems.modules import ModuleProblem
 from dpnotes.random.streams import Streams
 from dpnotes.train.loop import Checkpoint, Evaluation, train
 
-# Of a result's manifest: when and how long, and the digest of a manifest that says so.
+# Entries of a result's manifest that depend on the clock: times, durations, and the digest of a manifest.
 LEFT_OUT = {"finished_at", "cell_seconds", "cell_seconds_each", "wall_seconds", "manifest_sha256"}
 EXPERIMENT = "noisy_sgd.escape"
-_LIMIT = 300.0  # seconds that a job may take: longer is a hang
+_LIMIT = 300.0  # seconds for a job; a longer job counts as hanging
 _PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload([__name__])  # so that a job begins with what it imports
+_PROCESSES.set_forkserver_preload([__name__])  # a job then starts with its imports done
 
 
 def run(folder: Path) -> None:
-    """`dpnotes run` of a small experiment."""
+    """Run `dpnotes run` of a small experiment."""
     os.environ |= {"DPNOTES_CACHE": str(folder / "kept"), "DPNOTES_RESULTS": str(folder / "stored")}
     app(["run", EXPERIMENT, "--profile", "quick"], standalone_mode=False)
 
 
 def training(folder: Path, num_steps: int = 80) -> None:
-    """A training that is kept every second step; its end is stored."""
+    """Run a training that stores a checkpoint every second step, and its result at the end."""
     points = Streams.of("kills", [0]).normal("points", 0, 400).view(100, 4).float()
     labels = (points[:, 0] + points[:, 1] > 0).long()
     data = Dataset("kills", points[:60], labels[:60], points[60:], labels[60:], 2, "none needed", "here")
@@ -58,7 +59,7 @@ def training(folder: Path, num_steps: int = 80) -> None:
 
 
 def careless(folder: Path) -> None:
-    """The control: keeps something, and stores what no second start stores again."""
+    """The control: a job whose second start stores other bytes than the first."""
     for name in ("kept", "stored"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "kept" / "a.npz").write_bytes(b"")
@@ -83,17 +84,17 @@ def _start(job: Callable[[Path], None], folder: Path) -> multiprocessing.Process
 
 
 def has_kept(folder: Path) -> bool:
-    """Whether something finished was kept."""
+    """Return whether a finished part was stored."""
     return any(path.suffix in (".npz", ".cells", ".pt") for path in (folder / "kept").rglob("*"))
 
 
 def has_stored(folder: Path) -> bool:
-    """Whether a job has come to its end, but for leaving."""
+    """Return whether a job has stored its result; it may not have exited yet."""
     return any((folder / "stored").rglob("*.npz"))
 
 
 def stored(folder: Path) -> dict[str, bytes]:
-    """What a job stored, by name, without what is `LEFT_OUT`."""
+    """Return the stored files by name, without the manifest entries in `LEFT_OUT`."""
     found = {}
     for path in sorted((folder / "stored").rglob("*")):
         content = path.read_bytes()
@@ -105,12 +106,12 @@ def stored(folder: Path) -> dict[str, bytes]:
 
 
 def different(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
-    """The names of what is not the same in both."""
+    """Return the names of the files that differ."""
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 
 
 def _until(process: multiprocessing.Process, ready: Callable[[Path], bool], folder: Path, seconds: float) -> float:
-    """Wait until something is there, the process has ended, or time is up; how long that took."""
+    """Wait until a condition holds, the process ends, or the time is up; return the seconds waited."""
     begun = time.monotonic()
     while process.is_alive() and not ready(folder) and time.monotonic() - begun < seconds:
         time.sleep(0.001)
@@ -118,10 +119,10 @@ def _until(process: multiprocessing.Process, ready: Callable[[Path], bool], fold
 
 
 def finish(job: Callable[[Path], None], folder: Path) -> float:
-    """Let a job come to its end; how long it took from the first thing that it kept to what it stored.
+    """Let a job finish; return the seconds from its first stored part to its stored result.
 
     Raises:
-      RuntimeError: if it fails, or hangs.
+      RuntimeError: the job failed or hung.
     """
     process = _start(job, folder)
     _until(process, has_kept, folder, _LIMIT)
@@ -134,7 +135,7 @@ def finish(job: Callable[[Path], None], folder: Path) -> float:
 
 
 def kill(job: Callable[[Path], None], folder: Path, wait: float) -> bool:
-    """Kill a job so long after the first thing that it kept; False if it had stored its end by then."""
+    """Kill a job `wait` seconds after its first stored part; return False if it had stored its result by then."""
     process = _start(job, folder)
     _until(process, has_kept, folder, _LIMIT)
     _until(process, has_stored, folder, wait)
@@ -145,7 +146,7 @@ def kill(job: Callable[[Path], None], folder: Path, wait: float) -> bool:
 
 @dataclass(frozen=True)
 class Kills:
-    """What came of the kills of one job: how many, how many came too late and were not counted, what differed."""
+    """The result of killing one job repeatedly: kills, kills after the end (not counted), and differences."""
 
     job: str
     kills: int
@@ -154,7 +155,7 @@ class Kills:
 
 
 def attack(name: str, number: int, seed: int = 0, job: Callable[[Path], None] | None = None) -> Kills:
-    """Kill a job so many times, each time a new one, and let it come to its end."""
+    """Kill `number` newly started jobs at random moments, and let each finish after a restart."""
     job, moments, killed, too_late, found = job or JOBS[name], random.Random(f"{name} {seed}"), 0, 0, list[str]()
     with tempfile.TemporaryDirectory() as place:
         whole = Path(place, "whole")

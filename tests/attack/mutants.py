@@ -1,9 +1,9 @@
 """Seeded mutants of one line in oracles/, privacy/ and methods/, each against the tests of its part.
 
-A mutant changes one thing on one line: a sign, a bound, an index, a clamp that is dropped, a purpose or a state that is
-swapped. It is written into a copy of the repository, the tests of its part run there (`PARTS`), and it is killed if one
-of them fails. Which lines are changed follows from what they say, not from where they stand: code that comes or goes
-elsewhere leaves the others in the sample, and a run goes on where an earlier one ended.
+A mutant changes one thing on one line: a sign, a bound, an index, a dropped clamp, or a swapped purpose or state. It is
+written into a copy of the repository, where the tests of its part run (`PARTS`); it is killed if one of them fails.
+The choice of lines depends on their text, not on their position: added or removed code elsewhere leaves the other
+lines in the sample, and an interrupted run continues where it ended.
 """
 
 import ast
@@ -31,12 +31,13 @@ ROOT = Path(__file__).parents[2]
 TABLE = Path(__file__).parent / "mutants.csv"
 FOLDERS = ("dpnotes/oracles", "dpnotes/privacy", "dpnotes/methods")
 SEED, NUMBER, LEAST_KILLED = 0, 300, 0.95
-_QUOTED = "Expected exactly one line"  # `museum.exhibit.with_line_replaced`, of a line that is not there any more
-_SHORTEST_LIMIT = 60.0  # seconds, beside five times what the tests take without a mutant
+_QUOTED = "Expected exactly one line"  # error of `museum.exhibit.with_line_replaced` for a missing line
+_SHORTEST_LIMIT = 60.0  # seconds, in addition to five times the time of the tests without a mutant
 
-# The tests of a part, the quickest first; the module's own examples run before them. A folder stands for what it holds.
+# The tests of each part, fastest first; the module's own doctests run before them. A folder stands for all files in it.
 PARTS: dict[str, tuple[str, ...]] = {
     "oracles/clipped": ("oracles/clipped", "papers/budget_schedules/algorithms", "privacy/audit", "laws"),
+    "oracles/asks": ("oracles/release", "oracles/minibatch", "oracles/clipped", "laws"),
     "oracles/batches": ("oracles/batches", "oracles/minibatch", "laws"),
     "oracles/minibatch": ("oracles/minibatch", "papers/noisy_sgd/algorithms", "train/loop", "laws"),
     "oracles/release": ("oracles/release", "oracles/minibatch", "oracles/spider", "oracles/clipped", "laws"),
@@ -82,7 +83,7 @@ PARTS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of a line that says so: what was there and what is there instead, from one column to another."""
+    """One change of a line: the old and the new text between two columns."""
 
     file: str
     line: int
@@ -98,14 +99,14 @@ class Mutant:
         return f"{self.file}:{self.line}:{self.number}"
 
     def source(self, text: str) -> str:
-        """The module's source with this change."""
+        """Return the module's source with this change."""
         lines = text.encode().splitlines(keepends=True)
         line = lines[self.line - 1]
         lines[self.line - 1] = line[: self.start] + self.new.encode() + line[self.stop :]
         return b"".join(lines).decode()
 
 
-# ---------------------------------------------------------------- what may be changed
+# ---------------------------------------------------------------- possible changes
 _COMPARES: dict[type, str] = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.Is: "is not",
     ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
@@ -127,7 +128,7 @@ _DROPS |= {"double", "ceil", "floor", "cumsum", "clone", "float"}
 def _changes(
     node: ast.AST, parents: dict[ast.AST, ast.AST], of: Callable[[ast.AST], str]
 ) -> Iterator[tuple[ast.expr, str]]:
-    """Nodes and what may stand in their place; `of` is the source of a node on one line, "" of others."""
+    """Yield nodes and their replacements; `of` returns the source of a node on one line, and "" for other nodes."""
 
     def infix(left: ast.expr, sign: str, right: ast.expr) -> str:
         return f"({of(left)}) {sign} ({of(right)})" if sign else ""
@@ -167,7 +168,7 @@ def _changes(
 
 
 def _is_purpose(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
-    """Whether a text names a stream: the value of something called so, or the argument of a draw."""
+    """Return whether a string names the purpose of a stream: assigned to such a name, or passed to a draw."""
     parent = parents[node]
     if isinstance(parent, ast.Assign | ast.AnnAssign):
         target = parent.targets[0] if isinstance(parent, ast.Assign) else parent.target
@@ -182,21 +183,21 @@ def _arguments(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> set[str]:
 
 
 def _is_spoken(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
-    """Whether a node is part of an annotation or of what is said: errors, formatted texts, accountants' names."""
+    """Return whether a node belongs to an annotation or to text for readers: errors, f-strings, accountants' names."""
     while node in parents:
         parent = parents[node]
         if isinstance(parent, ast.Raise | ast.JoinedStr | ast.Assert):
             return True
         if node in (getattr(parent, "annotation", None), getattr(parent, "returns", None)):
             return True
-        if node in getattr(parent, "decorator_list", ()):  # whether a value is frozen is no algorithm's matter
+        if node in getattr(parent, "decorator_list", ()):  # decorators such as frozen=True do not affect the algorithm
             return True
         node = parent
     return False
 
 
 def mutants_of(path: str, text: str) -> list[Mutant]:
-    """All mutants of a module, in the order of its lines."""
+    """Return all mutants of a module, in the order of its lines."""
     tree = ast.parse(text)
     parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
     lines = text.encode().splitlines()
@@ -221,9 +222,9 @@ def mutants_of(path: str, text: str) -> list[Mutant]:
 
 
 def chosen(number: int = NUMBER, seed: int = SEED) -> list[Mutant]:
-    """So many mutants, at most one a line, every line that can be changed equally likely, in a random order.
+    """Choose `number` mutants in random order, at most one per line, with every changeable line equally likely.
 
-    A line has its number by a hash of what it says, and of which of the lines of its module that say so it is.
+    The order of a line comes from a hash of its text and of its index among equal lines of its module.
     """
     drawn: list[tuple[int, Mutant]] = []
     for folder in FOLDERS:
@@ -241,9 +242,9 @@ def chosen(number: int = NUMBER, seed: int = SEED) -> list[Mutant]:
     return [mutant for _, mutant in sorted(drawn, key=lambda one: one[0])[:number]]
 
 
-# ---------------------------------------------------------------- against the tests
+# ---------------------------------------------------------------- running the tests
 def part_of(file: str) -> str:
-    """The part that a module belongs to: its own, or its folder's."""
+    """Return the part that a module belongs to: its own, or its folder's."""
     name = file.removeprefix("dpnotes/").removesuffix(".py")
     return name if name in PARTS else name.rsplit("/", 1)[0]
 
@@ -255,10 +256,10 @@ def tests_of(part: str) -> list[str]:
 
 
 def tested(copy: Path, tests: list[str], limit: float, *before: str) -> tuple[str, float]:
-    """Run tests in a copy of the repository: "" if they pass, else which failed or that time was up; the seconds.
+    """Run tests in a copy of the repository; return "" or the failed test (or a timeout), and the seconds.
 
-    `before` stands between `python -m` and `pytest`. A control that quotes the line which a mutant changed fails at the
-    quotation, whatever the line does: it is left out, and the others go on.
+    `before` is inserted between `python -m` and `pytest`. A control that quotes the mutated line fails because the
+    quotation no longer matches, whatever the line does: such controls are deselected, and the other tests run.
     """
     command = [sys.executable, "-m", *before, "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -276,18 +277,18 @@ def tested(copy: Path, tests: list[str], limit: float, *before: str) -> tuple[st
         first = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
         if not (first and done.returncode == 1 and _QUOTED in done.stdout):
             failed = (first.group(1) if first else "the tests could not begin") if done.returncode else ""
-            # 5: none was left but those that quote it.
+            # pytest's status 5 means that all tests were deselected.
             return ("" if done.returncode == 5 and "--deselect" in command else failed), time.monotonic() - begun
         command += ["--deselect", first.group(1)]
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Which tests run which lines, and how long they take.
+    """The lines that each test runs, and the time that each test takes.
 
     Args:
-      functions: for each file and line the tests, as pytest names them (without parameters).
-      seconds: of each test, all its parameters together.
+      functions: for each file and line the tests that run it, by pytest's names without parameters.
+      seconds: time of each test, over all its parameters.
     """
 
     functions: dict[tuple[str, int], set[str]]
@@ -295,7 +296,7 @@ class Coverage:
 
     @staticmethod
     def of(copy: Path, tests: list[str]) -> "Coverage":
-        """Run tests without a mutant, and write down what they run.
+        """Run the tests without a mutant, and record the lines that they run.
 
         Raises:
           RuntimeError: if one of them fails.
@@ -323,9 +324,9 @@ class Coverage:
         return Coverage(functions, seconds)
 
     def quickest(self, mutant: "Mutant", text: str, within: set[str]) -> list[str]:
-        """The tests that run the statement of a mutant, of some files, the quickest first.
+        """Return the tests in these files that run the statement of a mutant, fastest first.
 
-        None of them if an import runs it: then they all do.
+        The list is empty if the statement runs at import, because then every test runs it.
         """
         if not any(isinstance(node, ast.FunctionDef) for node in _around(text, mutant.line)):
             return []
@@ -335,19 +336,19 @@ class Coverage:
         return sorted((f for f in found if f.partition("::")[0] in within), key=lambda f: self.seconds.get(f, 0.0))
 
     def limit(self, tests: list[str]) -> float:
-        """How long tests may take: five times what they took."""
+        """Return the time limit of these tests: five times their time without a mutant, plus a constant."""
         chosen = [s for f, s in self.seconds.items() if f in tests or f.partition("::")[0] in tests]
         return _SHORTEST_LIMIT + 5 * sum(chosen)
 
 
 def _around(text: str, line: int) -> list[ast.stmt]:
-    """The statements that a line belongs to, the largest first."""
+    """Return the statements that contain a line, the largest first."""
     inside = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt))
     return [node for node in inside if node.lineno <= line <= (node.end_lineno or node.lineno)]
 
 
 def _statement(text: str, line: int) -> range:
-    """The lines of the smallest statement that a line belongs to, without its body."""
+    """Return the lines of the smallest statement that contains a line, without its body."""
     smallest = _around(text, line)[-1]
     body = getattr(smallest, "body", None)
     return range(smallest.lineno, (body[0].lineno - 1 if body else smallest.end_lineno or line) + 1)
@@ -355,7 +356,7 @@ def _statement(text: str, line: int) -> range:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A mutant, what killed it ("" if nothing did), and why one that survived changes nothing (written by hand)."""
+    """A mutant, the test that killed it (or ""), and for a survivor the hand-written reason why it changes nothing."""
 
     file: str
     line: int
@@ -369,7 +370,7 @@ class Outcome:
 
 
 def read(table: Path = TABLE) -> list[Outcome]:
-    """The outcomes that are stored."""
+    """Return the stored outcomes."""
     if not table.exists():
         return []
     with table.open(newline="") as file:
@@ -409,7 +410,7 @@ def _with(copies: SimpleQueue[Path], act: Callable[[Path], Any]) -> Any:
 
 
 def copied(place: Path) -> Path:
-    """A copy of what the tests read, in a folder of its own."""
+    """Return a copy, in its own folder, of everything that the tests read."""
     leave = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".pytest_cache", ".cache", ".hypothesis")
     return Path(shutil.copytree(ROOT, place, ignore=leave))
 
@@ -417,13 +418,13 @@ def copied(place: Path) -> Path:
 def attack(
     mutants: list[Mutant], table: Path = TABLE, workers: int = 2, report: Callable[[str], None] = print
 ) -> list[Outcome]:
-    """Judge the mutants that the table does not hold yet, and store each as it comes; all of them in their order.
+    """Judge the mutants that the table lacks, and store each outcome at once; return all outcomes in order.
 
     Raises:
-      RuntimeError: if the tests of a part fail without a mutant.
+      RuntimeError: the tests of a part fail without a mutant.
     """
     known, left = dict[Mutant, Outcome](), list(mutants)
-    for outcome in read(table):  # its line may stand elsewhere by now
+    for outcome in read(table):  # the line may have moved since
         same = [m for m in left if (m.file, m.said, m.new) == (outcome.file, outcome.said, outcome.new)]
         if same:
             nearest = min(same, key=lambda mutant: abs(mutant.line - outcome.line))
@@ -459,9 +460,9 @@ def attack(
 
 
 def verdict(outcomes: list[Outcome]) -> list[str]:
-    """What is wrong, a line each: survivors that nobody explained, and too few killed of those that change something.
+    """Return the faults, one per line: unexplained survivors, and too small a share of killed mutants.
 
-    A mutant that survives and is explained changes nothing that is promised: the same values, or others as true.
+    A surviving mutant may be explained if it changes nothing that is promised: the values are equal, or as correct.
     """
     survived = [o for o in outcomes if not o.killed_by]
     open_ones = [o for o in survived if not o.why]

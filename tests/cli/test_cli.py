@@ -38,7 +38,7 @@ def call(*arguments: str, code: int = 0) -> Result:
 
 
 def one_error(*arguments: str) -> str:
-    """The one line on standard error with which a command refuses."""
+    """Return the single line on standard error with which a command refuses."""
     result = call(*arguments, code=2)
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
@@ -50,7 +50,7 @@ PROGRAM = "from dpnotes.cli.main import main; main()"
 
 
 def process(*arguments: str, program: str = PROGRAM, **options: Any) -> subprocess.Popen:
-    # A shell's "&" has made children deaf to SIGINT, if the tests run in the background.
+    # A shell's "&" makes children ignore SIGINT if the tests run in the background.
     hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     command = [sys.executable, "-c", hear + program, *arguments]
     options.setdefault("env", os.environ | {"PYTHONPATH": str(ROOT)})
@@ -83,7 +83,7 @@ TOY = Experiment(
     decide=toy_decide,
     unaccounted=("the choice of the numbers",),
 )
-# What a process runs so that it knows the toy, too.
+# The program of a process that also knows the toy.
 WITH_TOY = (
     "from tests.cli.test_cli import TOY; from dpnotes.cli import catalogue, main; "
     "catalogue.all_experiments = lambda: [TOY]; main.main()"
@@ -191,7 +191,7 @@ def test_check_json():
 
 def test_check_from_the_cache_says_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("DPNOTES_CACHE", str(tmp_path))
-    monkeypatch.setattr(cache, "_LOADED", time.time() + 1)  # as if no source was edited since this process began
+    monkeypatch.setattr(cache, "_LOADED", time.time() + 1)  # as if no source was edited since the start
     names = ("check", "budget_schedules.lemmaC.4")
     fresh = call(*names).stdout
     assert call(*names).stdout == call(*names, "--no-cache").stdout == fresh
@@ -426,7 +426,7 @@ def test_a_damaged_result_is_said_and_made_again(toy: Path):
 
 # ---------------------------------------------------------------- as a real process
 def kept(toy: Path) -> list[bytes]:
-    """The lines in the cache."""
+    """Return the lines in the cache."""
     return [line for path in (toy / "cache").rglob("*.cells") for line in path.read_bytes().splitlines()]
 
 
@@ -521,7 +521,7 @@ def test_doctor_names_what_is_missing_and_what_to_do(monkeypatch: pytest.MonkeyP
     def version(name: str) -> str:
         raise doctor.importlib.metadata.PackageNotFoundError(name)
 
-    draws.backend(torch.device("cpu"))  # which looks its compiler's version up, once
+    draws.backend(torch.device("cpu"))  # looks up the version of its compiler, once
     monkeypatch.setattr(doctor.importlib.metadata, "version", version)
     monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
     result = call("doctor", code=1)

@@ -1,4 +1,4 @@
-"""What is done on a GPU that is lent: rehearsed on the pretend one, killed and gone on with; what is refused."""
+"""The command `dpnotes gpu` for a borrowed GPU: rehearsal on the pretend GPU, restart after a kill, refusals."""
 
 import time
 from dataclasses import replace
@@ -20,7 +20,7 @@ from dpnotes.experiments import bring, provenance, records
 from dpnotes.random import draws
 from dpnotes.util import files
 
-# The toy, computed on the device: sums of draws by its streams.
+# The toy, computed on the device, as sums of draws from its streams.
 IMPORTS = "import numpy as np\n"
 ON_A_DEVICE = TOY.replace(IMPORTS, f"{IMPORTS}from dpnotes.random.streams import Streams\n").replace(
     'np.array([scaled(np.random.default_rng([spec["seed"], index, run]).normal()) for run in runs])',
@@ -49,7 +49,7 @@ child.wait()
 """
 DRIVER = """
 import sys
-import test_gpu
+from tests.cli import test_gpu
 test_gpu.session(sys.argv[1])
 """
 
@@ -66,7 +66,7 @@ def session(folder: str | Path, minutes: float = 2.0, **more: Any) -> dict[str, 
 
 
 def columns(folder: Path) -> dict[str, dict[str, list[Any]]]:
-    """The columns of all cells that a folder holds, by name."""
+    """Return the columns of all cells in a folder, by name."""
     found = records.Records(folder, pattern="**/*.cells").by_name()
     return {name: {key: of.tolist() for key, of in each.table.columns.items()} for name, each in found.items()}
 
@@ -80,14 +80,14 @@ def test_killed_twice_and_gone_on_with_the_same_bits(toy: Toy, tmp_path: Path):
     folder, lines = tmp_path / "lent", list[str]()
     for hang in (1, 3):
         process = toy.started(hang, DRIVER, str(folder))
-        for each in [*psutil.Process(process.pid).children(recursive=True), process]:  # as when a machine goes away
+        for each in [*psutil.Process(process.pid).children(recursive=True), process]:  # as when the machine disappears
             each.kill()
         process.communicate()
     assert session(folder, report=lines.append) == expected | {"results": "passed"}
     assert "tests: passed before" in lines and "benchmark one: failed before" in lines, "steps are not done again"
     assert toy.computed()[:5] == ["0", "1", "1", "2", "3"] and len(toy.computed()) == 7
     assert columns(folder) == columns(tmp_path / "whole") and len(columns(folder)) == 5
-    # Carried back to a machine without a GPU, and stored there.
+    # Brought back to a machine without a GPU, and stored there.
     toy.without_result()
     assert bring([toy.experiment], folder).added == {"toy.mean paper": 5}
     provenance.environment.cache_clear()

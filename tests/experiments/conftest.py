@@ -1,4 +1,4 @@
-"""The toy, in a folder of its own, for every test of experiments."""
+"""The toy in its own folder, for all tests of experiments."""
 
 from pathlib import Path
 
@@ -8,5 +8,5 @@ from toy_package import Toy
 
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toy:
-    """A toy in whose folder the test works."""
+    """A toy whose folder is the current one."""
     return Toy(tmp_path / "toy").enter(monkeypatch)

@@ -1,4 +1,4 @@
-"""Stored results against today's code: which cells are run again, where, what may differ, and what is on record."""
+"""Stored results against today's code: the choice of repeated cells, allowed differences, and records."""
 
 import os
 import random
@@ -24,13 +24,13 @@ ROW = "| toy.mean quick | new draws | other numbers | a minute |"
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cells are run again in this process, which takes less time to start."""
+    """Run cells again in this process, which starts faster."""
     monkeypatch.setattr(Children, "run", lambda self, sample, device="auto": compare(sample, device))
 
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This is another processor from now on."""
+    """Pretend to be another processor from now on."""
     other = {**provenance.environment("cpu"), "name": "another processor"}
     monkeypatch.setattr(agreement, "environment", lambda device: other)
 
@@ -56,7 +56,7 @@ def test_on_the_machine_of_the_result_one_bit_is_a_difference_named_by_cell_colu
     assert f"{stored[3]!r}, now {np.nextafter(stored[3], 9)!r}" in line
 
 
-# What the toy returns, of which column that is a difference on another processor, and how far off that is.
+# For each result of the toy: its column that differs on another processor, and the distance.
 ELSEWHERE = [
     ('"value": value,', '"value": value * (1 + 9e-7),', "", 9e-7),
     ('"value": value,', '"value": value * (1 + 2e-6),', "column 'value', row 0", 0.0),
@@ -79,7 +79,7 @@ def test_on_another_processor_only_floats_may_differ(toy: Toy, elsewhere, before
     assert len(outcome.differences) == bool(said) and all(said in line for line in outcome.differences)
     assert outcome.largest == pytest.approx(largest)
     assert outcome.skipped == (("rough",) if "7" in after and not said and not largest else ())
-    for tolerance, differs in ((1e-7, True), (None, bool(said) and "value" not in said)):  # only floats have one
+    for tolerance, differs in ((1e-7, True), (None, bool(said) and "value" not in said)):  # tolerances are for floats
         experiment = replace(toy.experiment, tolerances={"*": tolerance})
         assert bool(compare(Sample(experiment, "quick", 1), "cpu").differences) == differs
 

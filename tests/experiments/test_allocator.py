@@ -1,4 +1,4 @@
-"""Memory that a cell frees stays with its process until the cell ends; tried in processes whose heap is empty."""
+"""Memory that a cell frees stays with its process until the cell ends; tested in processes with an empty heap."""
 
 import json
 import resource
@@ -9,7 +9,7 @@ import pytest
 
 from dpnotes.experiments import allocator
 
-PAGES = 2**26 // resource.getpagesize()  # of the arrays below, of 64 MiB each: an empty heap has no place for them
+PAGES = 2**26 // resource.getpagesize()  # pages of an array of 64 MiB, which does not fit into an empty heap
 MEASURED = f"""
 import contextlib, json, resource
 from dpnotes.experiments import allocator
@@ -37,7 +37,7 @@ print(json.dumps(found))
 
 
 def measured(before: str = "") -> dict[str, float]:
-    """Pages touched for the first time by ten arrays, and pages held, both in arrays."""
+    """Return the pages that ten arrays touch for the first time, and the pages held, in units of an array."""
     done = subprocess.run([sys.executable, "-c", MEASURED.replace("\nfound", f"\n{before}\nfound", 1)],
                           capture_output=True, text=True, check=True)  # fmt: skip
     return json.loads(done.stdout)

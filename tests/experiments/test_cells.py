@@ -1,4 +1,4 @@
-"""Finished cells outlive their machine: kept beside the results and carried; what is damaged or not theirs is named."""
+"""Finished cells outlive their machine: kept beside the results and transferred; damaged or foreign cells are named."""
 
 import base64
 import os
@@ -24,7 +24,7 @@ FORMAT_2 = b"dpnotes record 0123456789abcdef 9b" + b"0" * 62 + b" 20\n" + bytes(
 
 
 def kept_alone(toy: Toy, *indices: int) -> Path:
-    """Some cells in one part beside the results, and nowhere else."""
+    """Keep some cells in one part beside the results, and nowhere else."""
     toy.some(*indices)
     assert keep(toy.experiment, "quick") == len(indices)
     shutil.rmtree(toy.cache)
@@ -73,7 +73,7 @@ def test_parts_go_when_the_result_is_stored_and_those_that_outlive_it_are_remove
     part = kept_alone(toy, 0, 1)
     content = part.read_bytes()
     for remove in (toy.run, toy.run, lambda: keep(toy.experiment, "quick")):
-        files.write({part: content})  # a run that was killed at its very end leaves it
+        files.write({part: content})  # left by a run that was killed at its very end
         remove()
         assert not toy.parts(), remove
     assert len(toy.computed(clear=True)) == 3
@@ -92,7 +92,7 @@ def flipped(line: bytes, place: int = -9) -> bytes:
     return line[:place] + bytes([line[place] ^ 1]) + line[place:][1:]
 
 
-# What becomes of the lines of a file with all five cells, how many of them are lost, and the sentence that names it.
+# Changes to the lines of a file with all five cells, the number of lost cells, and the message.
 HARMS: dict[str, tuple[Callable[[list[bytes]], list[bytes]], int, str]] = {
     "a bit of a cell": (lambda lines: [*lines[:2], flipped(lines[2]), *lines[3:]], 1, "begin a record"),
     "its sha256": (lambda lines: [*lines[:2], flipped(lines[2], 9), *lines[3:]], 1, "begin a record"),
@@ -127,7 +127,7 @@ def test_damage_is_named_and_costs_its_cells_alone(toy: Toy, harm, lost: int, sa
 def test_a_cell_that_was_damaged_in_one_file_is_taken_from_another(toy: Toy):
     toy.some(0)
     (path,) = toy.cells()
-    for name in ("0" * 16, "f" * 16):  # before it and after it, by name
+    for name in ("0" * 16, "f" * 16):  # names before it and after it
         path.with_stem(name).write_bytes(flipped(path.read_bytes()))
     assert keep(toy.experiment, "quick") == 1
 
@@ -157,7 +157,7 @@ def test_cells_are_carried_in_a_file_or_a_folder(toy: Toy, tmp_path: Path, monke
     assert bring([other.experiment], archive).known == {"toy.mean quick": 3}
     assert other.run().state == "stored" and other.computed()[0] == "2" and len(other.computed()) == 2
     toy.enter(monkeypatch).some(2)
-    os.truncate(toy.cells()[0], toy.cells()[0].stat().st_size - 9)  # a crash cut one of two records short
+    os.truncate(toy.cells()[0], toy.cells()[0].stat().st_size - 9)  # a crash truncated one of two records
     third = Toy(tmp_path / "three").enter(monkeypatch)
     assert bring([third.experiment], toy.cache).added == {"toy.mean quick": 1}
 
@@ -189,7 +189,7 @@ FORGED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("forged", "reason"), FORGED)
 def test_cells_of_anything_else_are_refused_by_name_and_lead_nowhere(toy: Toy, tmp_path: Path, forged, reason: str):
-    """The name of an experiment is looked up among those that there are; it is never part of a path before that."""
+    """The name of an experiment is first looked up among the existing ones, and only then becomes part of a path."""
     archive, header = tmp_path / "carried", Cells(toy.experiment, "quick").header
     line = cell_line({"value": np.array([1.0])}, {"cell": {"index": 9}})
     archive.write_bytes(packed({"header": header | forged}) + line)

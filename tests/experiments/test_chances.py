@@ -1,4 +1,4 @@
-"""The chances that specs state: simulated again, and what a wrong or missing one says."""
+"""The chances that specs state: simulated again, with a message for a wrong or missing one."""
 
 import dataclasses
 import re
@@ -9,13 +9,14 @@ import pytest
 from scipy import stats
 
 from dpnotes.cli.catalogue import all_experiments
-from dpnotes.experiments import Chances, Decision, Experiment, Spec, Worlds, simulate, stating
+from dpnotes.experiments import Chances, Decision, Experiment, Simulation, Spec, simulate
 from dpnotes.experiments.chances import SIMULATIONS
+from dpnotes.experiments.sweeps import study
 
 EXPERIMENTS = {experiment.id: experiment for experiment in all_experiments()}
 PAIRS = [(name, profile) for name, experiment in EXPERIMENTS.items() for profile in experiment.specs]
-# A stated share is refused where Fisher's test, of two samples of simulations, has a p-value under this: one honest
-# table in some hundred shows such a share by chance, with one fixed seed.
+# A stated share is refused if Fisher's test for two samples of simulations has a p-value below this level. With one
+# fixed seed, one in several hundred honest tables contains such a share by chance.
 LEVEL = 1e-4
 
 
@@ -32,12 +33,9 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 def coin(repeats: int = 1, stated: tuple[float, float] = (0.9, 0.1)) -> Experiment:
-    experiment = Experiment(
-        paper="toys", name="coin", title="A coin", question="Heads?", specs={"quick": coin_spec(repeats)},
-        cells=lambda spec: [{"cell": 0}], run_cell=lambda *_: {"heads": True}, decide=decide,
-    )  # fmt: skip
-    worlds = Worlds(prediction="heads in 9 of 10", rival="in 1 of 10", frame=toss, stated={"quick": stated})
-    return stating([experiment], {"coin": worlds})[0]
+    simulation = Simulation(prediction="heads in 9 of 10", rival="in 1 of 10", frame=toss, stated={"quick": stated})
+    functions = (lambda spec: [{"cell": 0}], lambda *_: {"heads": True}, decide)
+    return study([coin_spec(repeats)], functions, "A coin", "Heads?", simulation=simulation)
 
 
 def is_plausible(stated: Chances, found: Chances) -> bool:
@@ -48,7 +46,7 @@ def is_plausible(stated: Chances, found: Chances) -> bool:
 
 
 @pytest.mark.slow
-def test_simulated_shares_are_those_of_the_worlds():
+def test_simulated_shares_are_those_of_the_draws():
     found, counts = simulate(coin(1), "quick", 4000, seed=3)
     assert abs(found.if_right - 0.9) < 4 * np.sqrt(0.09 / 4000) and abs(found.if_rival - 0.1) < 4 * np.sqrt(0.09 / 4000)
     assert sum(counts["prediction"].values()) == sum(counts["rival"].values()) == 4000
@@ -75,14 +73,12 @@ def test_what_is_wrong_is_named():
         Chances("a", "b", 1.5, 0.0, 200)
     with pytest.raises(ValueError, match="simulations=0"):
         Chances("a", "b", 0.5, 0.0, 0)
-    with pytest.raises(ValueError, match="toys.coin to have worlds"):
-        simulate(dataclasses.replace(coin(), worlds=None), "quick")
-    with pytest.raises(ValueError, match="coins"):
-        stating([coin()], {"coins": coin().worlds})  # type: ignore[dict-item]
+    with pytest.raises(ValueError, match="toys.coin to have a simulation"):
+        simulate(dataclasses.replace(coin(), simulation=None), "quick")
 
 
 def is_judged(experiment: Experiment, spec: Spec) -> bool:
-    """Whether there are cells, and a rule that says when each verdict is reached."""
+    """Return whether the experiment has cells, and a rule that says when each verdict is reached."""
     rule = spec["decision_rule"].lower()
     outcomes = (r"(?<!not )\breproduced\b", r"\bnot reproduced if\b", r"\bundecided\b")
     return all(re.search(outcome, rule) for outcome in outcomes) and bool(experiment.cells(spec))
@@ -115,5 +111,5 @@ def test_every_experiment_has_both_profiles_but_some_large_networks():
 @pytest.mark.parametrize(("name", "profile"), PAIRS)
 def test_chances_are_as_stated(name: str, profile: str):
     stated = EXPERIMENTS[name].spec(profile).chances
-    simulations = 60 if profile == "quick" else 20  # the table of a run of hours takes longer to simulate
+    simulations = 60 if profile == "quick" else 20  # a table for a run of hours takes longer to simulate
     assert stated is not None and is_plausible(stated, simulate(EXPERIMENTS[name], profile, simulations, seed=1)[0])

@@ -1,4 +1,4 @@
-"""Chunks: as many runs as cache and memory allow, whatever the chunk the same columns, and never more memory."""
+"""Chunks: as many runs as cache and memory allow, with the same columns for every chunk size, within the memory."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ def test_the_cache_of_this_machine_is_found():
     assert 2**20 <= cpu_cache_bytes() <= 2**32
 
 
-# In turn: 50 fill the cache; one fits, two do not; larger than the cache; less memory than cache; all fit; 11 do.
+# In turn: 50 fill the cache; one fits, two do not; larger than the cache; less memory than cache; all fit; 11 fit.
 @pytest.mark.parametrize(
     ("bytes_per_run", "memory", "device", "expected"), [
         (1_000, 10**9, "cpu", 50), (49_999, 10**9, "cpu", 1), (90_000, 10**9, "cpu", 1), (1_000, 20_000, "cpu", 20),
@@ -56,7 +56,7 @@ def test_tensors_become_arrays():
 
 
 class LimitedMemory:
-    """Fails as torch does when more than `limit` runs come at once, and remembers what came."""
+    """A function that fails as torch does for more than `limit` runs at once, and records its calls."""
 
     def __init__(self, limit: int, error: type[Exception] = torch.OutOfMemoryError) -> None:
         self.limit, self.error, self.chunks = limit, error, []
@@ -85,7 +85,7 @@ def test_halving_is_put_on_record_and_said():
 
 
 def test_the_failed_chunk_is_freed_before_the_next():
-    """A kept exception keeps the frame of the failed chunk, and with it the memory that is short."""
+    """A kept exception would keep the failed chunk's frame, and with it the scarce memory."""
 
     def function(runs: range) -> dict[str, np.ndarray]:
         assert all(reference() is None for reference in references)
@@ -119,8 +119,8 @@ def test_what_is_wrong_is_named():
             run_in_chunks(function, *arguments)
 
 
-# Runs of 20 MB each, all of it written to; the limit is what the process may hold at its peak. The control plans with
-# a tenth of the truth and has to exceed the same limit.
+# Runs of 20 MB each, all of it written to; the limit is the peak of the process's memory. The control plans with a
+# tenth of the true size and must exceed the same limit.
 MEASURED = """
 import re, sys
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Slopes of power laws: the exponent, its interval's coverage, what is refused."""
+"""Slopes of power laws: the exponent, the coverage of its interval, and refusals."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def test_intervals_cover_the_exponent_as_often_as_they_claim():
         power_law(KNOB, KNOB**-2 * np.exp(0.3 * draws.normal(size=(30, 7))), num_bootstrap=400) for _ in range(trials)
     ]
     covered = sum(fit.contains(-2.0) for fit in fits)
-    # 95% less what the bootstrap of 30 repeats loses; 4 standard errors of 300 trials are 5%.
+    # 95% minus the loss of the bootstrap with 30 repeats; 4 standard errors of 300 trials are 5%.
     assert 0.88 < covered / trials < 0.99
     assert sum(fit.contains(-1.9) for fit in fits) < 0.5 * trials  # control
 

@@ -1,4 +1,4 @@
-"""From a spec to a stored result and back: what it is known by, resumption, faults."""
+"""From a spec to a stored result and back: identification, resumption, faults."""
 
 import errno
 import importlib
@@ -98,7 +98,7 @@ def test_the_example_of_the_documentation_runs(toy: Toy):
 # ---------------------------------------------------------------- the code and the rule
 @pytest.fixture
 def package(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> Toy:
-    """The toy, committed, in the place of this package: its source is what is hashed, its commits are counted."""
+    """The toy, committed, in place of this package: its source is hashed, and its commits are counted."""
     toy.commit()
     here = SimpleNamespace(__file__=str(toy.folder / "toys" / "__init__.py"), __version__="0")
     monkeypatch.setattr(provenance, "dpnotes", here)
@@ -289,7 +289,7 @@ def test_a_resumed_run_takes_the_plan_in_the_header(toy: Toy, monkeypatch: pytes
 # ---------------------------------------------------------------- a full disk, damaged results
 @pytest.mark.parametrize("writes", [0, 1, 2, 5])
 def test_a_full_disk_loses_nothing(toy: Toy, monkeypatch: pytest.MonkeyPatch, writes: int):
-    """Full at a cell, a later one, the one of the second stage, the result."""
+    """The disk is full at a cell, at a later cell, at a cell of the second stage, or at the result."""
 
     def filling(descriptor: int) -> None:
         room[0] -= 1

@@ -1,4 +1,4 @@
-"""Specs, canonical JSON, and what an experiment is known by."""
+"""Specs, canonical JSON, and the identification of an experiment."""
 
 import pickle
 import subprocess

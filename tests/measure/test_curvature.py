@@ -1,4 +1,4 @@
-"""Curvature: products against dense Hessians, Lanczos against eigvalsh, and intervals that keep their word."""
+"""Curvature: products against dense Hessians, Lanczos against eigvalsh, and intervals with valid coverage."""
 
 import math
 from collections.abc import Callable
@@ -34,7 +34,7 @@ LABELS = torch.arange(12) % 3
 
 
 def network_loss(x: Tensor) -> Tensor:
-    """Cross-entropy of a tanh network with 5 inputs, 4 hidden units, 3 classes; `(..., 32)` to `(...)`."""
+    """Return the cross-entropy of a tanh network with 5 inputs, 4 hidden units, 3 classes; `(..., 32)` to `(...)`."""
     first, second = x[..., :20].unflatten(-1, (5, 4)), x[..., 20:].unflatten(-1, (4, 3))
     logits = torch.tanh(WEIGHTS @ first) @ second
     return -torch.log_softmax(logits, dim=-1)[..., torch.arange(12), LABELS].mean(-1)
@@ -60,7 +60,7 @@ def test_products_agree_with_the_dense_hessian(name: str):
     expected = (hessian @ vector.reshape(-1)).view(2, 3, 32)
     hvp = products(name, x)
     exactly(hvp(vector), expected)
-    exactly(hvp(2 * vector), 2 * expected)  # a second product of the same graph
+    exactly(hvp(2 * vector), 2 * expected)  # a second product from the same graph
     assert not torch.allclose(products(name, 1.01 * x)(vector), expected, rtol=1e-4), "control: the point matters"
 
 
@@ -97,19 +97,19 @@ def test_lanczos_finds_every_eigenvalue_of_a_small_matrix():
 def test_lanczos_stays_semi_orthogonal_when_ritz_values_converge(
     monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, tolerance: float, dim: int
 ):
-    # Outliers converge within a few products; without re-orthogonalisation they come back as ghosts, and with inner
-    # products in float32 long vectors with a few large entries are orthogonal to 1e-4 only.
+    # Outliers converge within a few products; without re-orthogonalisation they return as ghosts, and with float32
+    # inner products long vectors with a few large entries are orthogonal to 1e-4 only.
     spectrum = torch.linspace(0, 0.01, dim, dtype=dtype)
     spectrum[:10] = torch.linspace(0.1, 1, 10)
     seen = []
     matrix = lanczos(lambda v: seen.append(v) or spectrum * v, starts(1, dim).to(dtype), num_products=30)
     basis = torch.cat(seen).double()
-    # What is left is to be small when it is squared.
+    # The remainder must be small when it is squared.
     assert float((basis @ basis.mT - torch.eye(30)).abs().max()) < 0.1 * math.sqrt(tolerance)
     assert int((matrix.ritz_values() > 0.05).sum()) == 10
     assert matrix.diagonal.dtype == torch.float64
     torch.testing.assert_close((basis * spectrum * basis).sum(1), matrix.diagonal[0], rtol=0, atol=10 * tolerance)
-    monkeypatch.setattr(curvature, "_SEMI", math.inf)
+    monkeypatch.setattr("dpnotes.measure.lanczos._SEMI", math.inf)
     never = lanczos(lambda v: spectrum * v, starts(1, dim).to(dtype), num_products=30)
     assert int((never.ritz_values() > 0.05).sum()) > 10, "control: without it there are ghosts"
 
@@ -216,7 +216,7 @@ def test_runs_stop_at_the_tolerance_and_at_the_threshold():
 
 # ---------------------------------------------------------------- intervals that keep their word (law 7)
 def spectra(family: str, dim: int, number: int = TRIALS) -> Tensor:
-    """One spectrum a trial, `(trials, dim)`, the smallest eigenvalue first."""
+    """Return one spectrum per trial, `(trials, dim)`, with the smallest eigenvalue first."""
     uniform = partial(trials(number).uniform, "spectra")
     bulk, first = uniform(0, dim), uniform(1, 1)[:, 0]
     if family == "flat":
@@ -226,7 +226,7 @@ def spectra(family: str, dim: int, number: int = TRIALS) -> Tensor:
     elif family == "isolated":
         bulk = 0.1 * bulk
         bulk[:, 0] = -0.5 - 0.5 * first
-    elif family == "adverse":  # an eigenvalue that comes into sight of the bound just now
+    elif family == "adverse":  # an eigenvalue that the bound only just detects
         bulk[:, 0] = -0.3 * first
     elif family == "decades":
         bulk = torch.where(uniform(2, dim) < 0.5, -1, 1) * 10 ** (-12 * bulk)
@@ -246,7 +246,8 @@ FAMILIES = ["flat", "clustered", "isolated", "adverse", "decades", "positive"]
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_intervals_are_wrong_at_most_5_of_1000_times_at_1e_3(family: str):
-    # More than 5 of 1,000 at 1e-3 has probability 6e-4; all draws are fixed. Products: few, in sight, and many.
+    # More than 5 of 1,000 at 1e-3 has probability 6e-4; all draws are fixed. Numbers of products: few, just enough,
+    # many.
     spectrum = spectra(family, 60)
     norm = spectrum.abs().amax(1)
     for num_products in (4, 12, 28):
@@ -256,7 +257,7 @@ def test_intervals_are_wrong_at_most_5_of_1000_times_at_1e_3(family: str):
         assert misses(found, spectrum[:, 0]) <= 5
         rate = math.acosh(1 / curvature._start_component(60, 1e-3)) / (2 * num_products - 2)
         assert bool((found.width <= 1.001 * math.sinh(rate) ** 2 * 2 * norm + 1e-12).all())
-        if num_products == 4:  # with more the Ritz value of some families has all digits
+        if num_products == 4:  # with more, some families' Ritz values have all digits
             as_lower_bound = Interval(found.upper - 1e-12 * norm, found.upper)
             assert misses(as_lower_bound, spectrum[:, 0]) > 100, "control: a Ritz value is no lower bound"
 
@@ -297,13 +298,13 @@ def test_the_bound_is_sharp_and_misses_only_where_the_start_vector_hides_the_eig
     hidden = component < curvature._start_component(60, claimed)
     wrong = (found.lower > spectrum[:, 0]) | (found.upper < spectrum[:, 0])
     assert not (wrong & ~hidden).any()
-    # Binomial(1000, 0.1): more than 138 has probability 6e-5. Fewer than 60 would be a bound that gives much away.
+    # Binomial(1000, 0.1): more than 138 has probability 6e-5. Fewer than 60 would mean a loose bound.
     assert 60 <= int(wrong.sum()) <= 138
     assert misses(interval(0.3), spectrum[:, 0]) > 138, "control: a bound for 0.3 sold as one for 0.1 is seen"
 
 
 def test_start_vectors_that_are_almost_orthogonal_fail_as_announced():
-    # Of 20,000 runs the 20 whose start vectors by chance have the smallest component along the eigenvector.
+    # From 20,000 runs, the 20 whose start vectors have the smallest component along the eigenvector.
     everyone = trials(20_000)
     start = everyone.normal("lanczos", 0, 30)
     component = (start[:, 0] / start.norm(dim=1)).abs()
@@ -311,7 +312,7 @@ def test_start_vectors_that_are_almost_orthogonal_fail_as_announced():
     spectrum = torch.linspace(0, 1, 30, dtype=torch.float64)
     spectrum[0] = -1e-4
     interval = partial(smallest_eigenvalue, lambda v: spectrum * v, 30, worst, num_products=8)
-    # All are below the quantile at 2e-3, and none is far below it at 1e-6.
+    # All are below the quantile at 2e-3, and none is far below the one at 1e-6.
     assert misses(interval(failure_probability=1e-6), torch.tensor(-1e-4)) == 0
     spectrum[0] = -0.5
     assert misses(interval(failure_probability=0.3), torch.tensor(-0.5)) == 20, "control"
@@ -341,7 +342,7 @@ def test_vectors_stay_semi_orthogonal(monkeypatch: pytest.MonkeyPatch, family: s
     spectrum, dim = spectra(family, 60, 100).to(dtype), 60
 
     def lost() -> float:
-        """The largest inner product of two vectors, over the root of an error's component along one."""
+        """Return the largest inner product of two vectors, over the root of an error's component along one."""
         vectors = []
         hvp = lambda v: vectors.append(v.double()) or spectrum * v  # noqa: E731
         matrix = lanczos(hvp, starts(100, dim).to(dtype), num_products=dim)
@@ -351,13 +352,13 @@ def test_vectors_stay_semi_orthogonal(monkeypatch: pytest.MonkeyPatch, family: s
         return float(products.abs().max()) / math.sqrt(4 / math.sqrt(dim) * matrix.rounding)
 
     assert lost() < 0.3
-    monkeypatch.setattr(curvature, "_SEMI", math.inf)
+    monkeypatch.setattr("dpnotes.measure.lanczos._SEMI", math.inf)
     rounded_apart = family == "clustered" and dtype == torch.float32  # to two numbers, and two products
     assert rounded_apart or lost() > 10, "control"
 
 
 def rules_out_in_logarithms(self: curvature._Polynomials, run: int, gap: float) -> bool:
-    """`_Polynomials.rules_out` as it was first: by pivots, in logarithms."""
+    """`_Polynomials.rules_out` in its first version: by pivots, in logarithms."""
     log_polynomial, log_sum, pivot = 0.0, 0.0, 1.0
     for diagonal, link_before, link in self.steps[run]:
         pivot = diagonal + gap - link_before**2 / pivot - self.error * math.exp(-log_polynomial)
@@ -369,7 +370,7 @@ def rules_out_in_logarithms(self: curvature._Polynomials, run: int, gap: float) 
 
 
 def searched_at_each_look(self: curvature._Search, matrix: Tridiagonal) -> Tensor:
-    """`_Search._is_good_enough` as it was first: from the interval itself."""
+    """`_Search._is_good_enough` in its first version: from the interval itself."""
     found = self.smallest(matrix)
     done = torch.zeros_like(matrix.finite)
     if self.tolerance is not None:
@@ -383,7 +384,7 @@ def searched_at_each_look(self: curvature._Search, matrix: Tridiagonal) -> Tenso
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_what_saves_time_changes_no_interval(monkeypatch: pytest.MonkeyPatch, family: str, dtype: torch.dtype):
-    runs = 200  # of each of six families
+    runs = 200  # per family, of six
     spectrum = spectra(family, 60, runs).to(dtype)
     norm = spectrum.double().abs().amax(1)
     cases = [
@@ -400,14 +401,14 @@ def test_what_saves_time_changes_no_interval(monkeypatch: pytest.MonkeyPatch, fa
         return [smallest_eigenvalue(hvp, 60, trials(runs), **{**options, **case}) for case in cases]
 
     def differing(first: list[Interval], rounding: float) -> int:
-        """Lower ends that differ, of intervals after as many products that are equal but for rounding."""
+        """Count the lower ends that differ between intervals after equally many products, equal but for rounding."""
         count = 0
         for now, before in zip(found, first, strict=True):
             assert now.num_products is not None and before.num_products is not None
             assert torch.equal(now.num_products, before.num_products)
             known = torch.isfinite(before.lower)
             assert torch.equal(torch.isfinite(now.lower), known)
-            # A point of the search's grid, whose step is 4e-6 of the width, may be on the edge.
+            # A point of the search's grid, with a step of 4e-6 of the width, may be on the edge.
             off = (now.lower - before.lower).abs() - 1e-5 * before.width
             assert bool((off <= rounding * norm)[known].all())
             assert bool(((now.upper - before.upper).abs() <= rounding * norm).all())
@@ -417,7 +418,7 @@ def test_what_saves_time_changes_no_interval(monkeypatch: pytest.MonkeyPatch, fa
     found = intervals()
     assert found[-1].num_products is not None and int(found[-1].num_products.max()) <= 4
     with monkeypatch.context() as orthogonal:
-        orthogonal.setattr(curvature, "_SEMI", 0.0)
+        orthogonal.setattr("dpnotes.measure.lanczos._SEMI", 0.0)
         differing(intervals(), 1e-13 if dtype == torch.float64 else 1e-6)
     with monkeypatch.context() as searched:
         searched.setattr(curvature._Search, "_is_good_enough", searched_at_each_look)
@@ -425,13 +426,13 @@ def test_what_saves_time_changes_no_interval(monkeypatch: pytest.MonkeyPatch, fa
         assert differing(intervals(), 1e-15) <= 20  # of 1,000
     if family in ("flat", "adverse", "decades"):
         monkeypatch.setattr(curvature, "_STEP", -0.5)
-        with pytest.raises(AssertionError):  # control: looser looks are noticed
+        with pytest.raises(AssertionError):  # control: less precise checks are detected
             differing(intervals(), 1e-15)
 
 
 # ---------------------------------------------------------------- against Kuczynski and Wozniakowski
 def kuczynski_wozniakowski(dim: int, num_products: int, failure_probability: float) -> float:
-    """How far Lanczos' extreme Ritz value is from the eigenvalue at most, in units of the spectrum's spread, a priori.
+    """Return an a priori bound on the error of Lanczos' extreme Ritz value, in units of the spectrum's spread.
 
     "Estimating the largest eigenvalue by the power and Lanczos algorithms with a random start", SIAM J. Matrix Anal.
     Appl. 13(4), 1992, doi:10.1137/0613066.
@@ -452,7 +453,7 @@ def test_a_flat_spectrum_is_within_twice_kuczynski_and_wozniakowski():
 
 
 def test_kuczynski_and_wozniakowski_never_win():
-    # Their bound is in units of the spread, which has to be bounded at both ends, with half the probability for each.
+    # Their bound is in units of the spread, which must be bounded at both ends, with half of the probability for each.
     better = 0
     for dim in (6, 20, 100, 10**4, 10**8):
         for failure in (0.5, 0.1, 1e-3, 1e-9):

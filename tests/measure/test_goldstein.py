@@ -1,4 +1,4 @@
-"""Goldstein norms: shortest elements against other solvers, certificates against norms that are known."""
+"""Goldstein norms: shortest elements against other solvers, certificates against known norms."""
 
 import math
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def normal(name: str, *shape: int) -> Tensor:
 
 
 def at(first: float, dim: int) -> Tensor:
-    """A point whose first coordinate is given, `(1, dim)`; the others do not matter to what is measured."""
+    """Return a point with this first coordinate, `(1, dim)`; the other coordinates do not affect the measurement."""
     x = torch.zeros(1, dim, dtype=torch.float64)
     x[0, 0] = first
     return x
@@ -91,7 +91,7 @@ def test_the_hull_of_many_around_the_origin_reaches_it():
 
 
 def test_bounds_hold_at_elements_that_are_not_the_shortest(monkeypatch: pytest.MonkeyPatch):
-    """What is found when the programme does not converge is an interval, and not a wrong number."""
+    """If the programme does not converge, the result is an interval that contains the exact value."""
     gradients = normal("mean", 12, 8) + torch.linspace(0, 1, 8, dtype=torch.float64) + 1
     exact = minimum_norm(gradients)
 
@@ -106,7 +106,7 @@ def test_bounds_hold_at_elements_that_are_not_the_shortest(monkeypatch: pytest.M
 
 
 def test_the_norm_is_that_of_the_gradients_and_not_of_their_gram_matrix():
-    """Two gradients that nearly cancel, in 50 dimensions: the Gram matrix knows their sum to 1e-8 only."""
+    """Two gradients nearly cancel, in 50 dimensions: the Gram matrix determines their sum to 1e-8 only."""
     forth = normal("forth", 1, 50)
     forth = forth / forth.norm()
     apart = 1e-10 * torch.linalg.qr(torch.cat([forth, normal("apart", 1, 50)]).mT).Q.mT[1:]
@@ -120,7 +120,7 @@ def test_the_norm_is_that_of_the_gradients_and_not_of_their_gram_matrix():
 
 # ---------------------------------------------------------------- certificates where the norm is known
 def linear_maximum(dim: int, pieces: int, seed: int) -> tuple[MaxOfLinear, Tensor]:
-    """Random unit slopes and offsets of one example, and a point."""
+    """Return random unit slopes and offsets of one example, and a point."""
     slopes = normal(f"slopes {dim} {pieces} {seed}", pieces, dim)
     slopes = slopes / torch.linalg.vector_norm(slopes, dim=1, keepdim=True)
     return MaxOfLinear(slopes, 0.1 * normal(f"offsets {pieces} {seed}", 1, pieces)), 0.5 * normal(
@@ -175,7 +175,7 @@ def test_certificates_are_above_the_norm_by_a_tenth_at_most(case: tuple[str, int
     assert exact - 1e-12 <= norm <= 1.1 * exact + 1e-8
     assert found.outcome.item() == Outcome.SETTLED
     assert 100 <= int(found.num_gradients) <= 2000
-    # The combination is one of gradients in the ball, and has this norm.
+    # The combination consists of gradients in the ball, and has this norm.
     assert float(torch.linalg.vector_norm(found.points[0] - x, dim=1).max()) <= 1
     assert float(found.check(gradient)) == pytest.approx(norm, abs=1e-9)
     assert len(found.points[0]) == len(found.weights[0]) <= dim + 1 and float(found.weights[0].sum()) == pytest.approx(
@@ -186,9 +186,9 @@ def test_certificates_are_above_the_norm_by_a_tenth_at_most(case: tuple[str, int
 
 @pytest.mark.parametrize("dim", (10, 50, 100))
 def test_uniform_samples_alone_miss_a_cap(dim: int):
-    """Of `|x_1|` at 0.9 alpha the norm is 0; the cap with the other sign has 2e-4 of the ball in 10 dimensions.
+    """For `|x_1|` at 0.9 alpha the norm is 0; the cap with the other sign is 2e-4 of the ball in 10 dimensions.
 
-    Of 16 dim draws in 10 dimensions one falls into it with probability 0.03.
+    With 16 dim draws in 10 dimensions, one falls into the cap with probability 0.03.
     """
     found = certify(mean_gradient(first_coordinate(dim)), at(0.9, dim), num_samples=16 * dim)
     assert float(found.uniform) == pytest.approx(1), "control: completely"
@@ -200,7 +200,7 @@ def test_uniform_samples_alone_miss_a_cap(dim: int):
 @pytest.mark.parametrize("dim", DIMS)
 @pytest.mark.parametrize("pieces", (3, 5, 20))
 def test_certificates_of_maxima_of_random_forms(dim: int, pieces: int):
-    """Never below the norm, and at most a tenth above it, where pieces reach into the ball by thin caps, too."""
+    """A certificate is never below the norm, and at most a tenth above it, even for thin caps of the ball."""
     radius = 0.3
     for seed in range(5):
         problem, x = linear_maximum(dim, pieces, seed)
@@ -221,10 +221,10 @@ def test_control_of_twenty_pieces_some_are_missed_where_no_lead_is_followed(monk
 
 @pytest.mark.parametrize(("dim", "norm"), [(2, 0.0), (100, 1.0)])
 def test_a_dent_in_a_random_place_is_found_in_the_plane_and_by_nothing_in_100_dimensions(dim: int, norm: float):
-    """`y_1 + 2 max(0, 0.3 - |y - c|)` with |c| = 0.6: the dent has gradients of all directions, so the norm is 0.
+    """In `y_1 + 2 max(0, 0.3 - |y - c|)` with |c| = 0.6 the dent has gradients of all directions, so the norm is 0.
 
-    No gradient elsewhere tells of it. From the center it fills a half angle of 30 degrees, to which a share of 1e-31 of
-    the directions in 100 dimensions belongs.
+    No gradient elsewhere indicates the dent. From the center it fills a half angle of 30 degrees, which contains a
+    share of 1e-31 of the directions in 100 dimensions.
     """
     center = normal("a dent", 1, dim)
     center = 0.6 * center / center.norm()
@@ -240,12 +240,12 @@ def test_a_dent_in_a_random_place_is_found_in_the_plane_and_by_nothing_in_100_di
 
 
 def plane_norm(gradient: Gradient, x: Tensor, radius: float) -> float:
-    """By 30,000 points of the disc: an upper bound that a certificate is to be near."""
+    """Return the norm from 30,000 points of the disc: an upper bound that a certificate should be close to."""
     line = torch.linspace(-1, 1, 201, dtype=torch.float64)
     grid = torch.cartesian_prod(line, line) + 1e-5 * torch.tensor([0.3, 0.7], dtype=torch.float64)
     grid = grid[torch.linalg.vector_norm(grid, dim=1) < 1]
     gradients = gradient(x + radius * grid).unique(dim=0)
-    # Those at the ends of 720 directions make the hull to 1e-4.
+    # The gradients at the ends of 720 directions determine the hull to 1e-4.
     angles = torch.linspace(0, 2 * math.pi, 721, dtype=torch.float64)
     directions = torch.stack([angles.cos(), angles.sin()], 1).split(24)  # so few at once stay in the cache
     extreme = torch.cat([(some @ gradients.T).argmax(1) for some in directions]).unique()
@@ -255,7 +255,7 @@ def plane_norm(gradient: Gradient, x: Tensor, radius: float) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_certificates_of_valleys_and_networks_in_the_plane(seed: int):
-    """Nonconvex losses of one to five examples, by the disc's points; within a tenth both ways."""
+    """Nonconvex losses of one to five examples, compared with the disc's points; within a tenth both ways."""
     valleys = MinOfNorms(normal(f"centers {seed}", 3, 2), 0.3 * normal(f"shifts {seed}", 3, 2))
     phase = RobustRegression(normal(f"inputs {seed}", 5, 2), normal(f"targets {seed}", 5).abs(), "absolute")
     for problem in (valleys, phase):
@@ -282,10 +282,10 @@ def test_of_one_coordinate_the_norm_is_that_of_an_interval_of_slopes():
 
 # ---------------------------------------------------------------- what else a certificate says
 def test_a_fresh_sample_finds_errors_that_cancelled():
-    """Errors of a sample, other ones at every point: the programme makes 0.2 of a population's 0.3, a fresh sample not.
+    """A sample has errors that differ at every point: the programme turns 0.3 into 0.2, which a fresh sample reveals.
 
-    A combination's fresh errors only lengthen it, but for their component along the mean, 0.1 / sqrt(2) at one point
-    and less for weights that are spread: five standard deviations of it for 10 points of equal weight are 0.11.
+    Fresh errors can only make a combination longer, except for their component along the mean: 0.1 / sqrt(2) at one
+    point, and less for spread-out weights. Five of its standard deviations are 0.11 for 10 equal weights.
     """
     dim, size = 20, 200
     mean = torch.zeros(dim, dtype=torch.float64)
@@ -337,7 +337,7 @@ def test_float32_points_stay_in_the_ball():
 
 # ---------------------------------------------------------------- norms that are known
 def test_which_pieces_reach_into_a_ball():
-    """Two pieces meet at distance t, found by bisection of the radius at which the norm falls."""
+    """Two pieces meet at distance t, found by bisection of the radius at which the norm drops."""
     slopes = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.7, 0.7]], dtype=torch.float64)
     offsets, x = torch.tensor([0.0, -1.0, -0.2], dtype=torch.float64), torch.tensor([1.0, 0.0], dtype=torch.float64)
     # (1, 0) against (0, 1) with offset -1: x_1 = x_2 - 1, at distance 2 / sqrt(2); the third piece, at 0.5/sqrt(.58).
@@ -351,7 +351,7 @@ def test_which_pieces_reach_into_a_ball():
 
 
 def test_a_kink_at_the_radius_is_reached_in_every_unit():
-    """Of |a'y|, 200 points whose distance from the kink is the radius but for rounding, from 1e-9 to 1e9."""
+    """For |a'y|: 200 points at the radius from the kink up to rounding, with radii from 1e-9 to 1e9."""
     directions = normal("directions", 200, 3)
     radii, steepness = (10 ** (3 * normal(name, 200).clamp(-3, 3)) for name in ("radii", "steepness"))
 
@@ -409,15 +409,16 @@ def test_the_component_norm_is_that_of_another_solver_and_below_the_goldstein_no
         )
         assert float(bounds.upper) == pytest.approx(math.sqrt(2 * solved.fun), abs=1e-5)
         assert float(bounds.lower) <= float(goldstein_norms[run]) + 1e-9
-        if run == 0:  # control: a smaller radius is a smaller set
+        if run == 0:  # control: a smaller radius gives a smaller set
             fixed = component_norm(problem.inputs, *(s[0] for s in problem.slope_ranges(x, 1e-9)))
             assert float(fixed.lower) > float(bounds.upper) + 0.01
 
 
 def test_gradients_of_double_envelopes_bound_the_component_norm():
-    """Lemma B.3: a gradient beta of the envelopes' mean makes a component-wise (3 lambda L, beta)-stationary point.
+    """Lemma B.3: if the envelopes' mean has gradient beta, the point is component-wise (3 lambda L, beta)-stationary.
 
-    Of `|<a, x> - y|` with unit inputs: L = 1, and the envelope acts along a. At lambda / 10 it does not follow.
+    The losses are `|<a, x> - y|` with unit inputs: L = 1, and the envelope acts along a. At lambda / 10 the claim
+    fails.
     """
     problem = RobustRegression.sample(normal("signal", 4, 1), 30, 0, noise_std=0.5)
     x, parameter = normal("signal", 4, 1).T + 0.3 * normal("envelopes", 50, 4), 0.3

@@ -1,4 +1,4 @@
-"""Certificates of stationarity that say yes, no or undecided, and the accuracy that a run reached."""
+"""Certificates of stationarity that answer yes, no or undecided, and the accuracy that a run reached."""
 
 import math
 
@@ -42,7 +42,7 @@ def spectra(family: str) -> Tensor:
     elif family == "isolated":
         spectrum = 0.1 * bulk
         spectrum[:, 0] = -1
-    else:  # the smallest eigenvalue comes into sight just now
+    else:  # the smallest eigenvalue is only just detected
         spectrum = bulk
         spectrum[:, 0] = -0.2 - 0.3 * trials().uniform("spectra", 1, 1)[:, 0]
     return spectrum
@@ -58,16 +58,16 @@ def test_verdicts_are_right_and_rarely_undecided(family: str):
     is_sosp = torch.arange(TRIALS) % 2 == 0
     threshold = torch.where(is_sosp, smallest - margin, smallest + margin)
     alpha = threshold**2 / RHO
-    # 32 products for 100 dimensions: the interval cannot be wider than the margin.
+    # 32 products in 100 dimensions: the interval cannot be wider than the margin.
     num_products = sufficient_products(DIM, 0.05, 1e-3)
     assert num_products == 32
     found = certify(spectrum, 0.5 * alpha, alpha, num_products=num_products)
     wrong = torch.where(is_sosp, found.no, found.yes)
     assert int(wrong.sum()) <= 5
     assert not found.undecided.any()
-    # Control: a Ritz value sold as a lower bound, after as few products, calls saddles stationary.
+    # Control: a Ritz value used as a lower bound, after few products, certifies saddles as stationary.
     few = smallest_eigenvalue(lambda v: spectrum * v, DIM, trials(), num_products=4, failure_probability=1e-3)
-    if family in ("flat", "adverse"):  # of the others the eigenvalue is found at once
+    if family in ("flat", "adverse"):  # in the other families the eigenvalue is found at once
         assert int((~is_sosp & (few.upper > threshold)).sum()) > 5
     honest = certify(spectrum, 0.5 * alpha, alpha, num_products=4)
     assert int(torch.where(is_sosp, honest.no, honest.yes).sum()) <= 5

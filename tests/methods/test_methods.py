@@ -1,4 +1,4 @@
-"""Stochastic Spider and drift escape against loops written as the papers write them, for one run."""
+"""Stochastic Spider and drift escape against the papers' loops, for one run."""
 
 import io
 import math
@@ -50,7 +50,7 @@ def start(runs: int, scale: float = 1.0) -> Tensor:
 
 # ---------------------------------------------------------------- stochastic Spider
 def by_lines(method: StochasticSpider, source: Spider, x: Tensor, streams: Streams) -> tuple[Tensor, list[int], int]:
-    """Algorithm 2 of Liu and Talwar for one run, with its while loop; where it ended, where it perturbed, O1 calls."""
+    """Run Algorithm 2 of Liu and Talwar with its while loop; return the end, the perturbed steps, the O1 calls."""
     state, t, frozen, previous, where = source.init(x), 0, 1, None, []
     while t < int(method.num_steps):
         state, estimate = source.estimate(state, x, streams, ONE)
@@ -98,7 +98,7 @@ def test_stochastic_spider_is_the_algorithm_line_by_line(mechanism, as_printed):
 
 
 def test_the_perturbation_moves_off_a_saddle_and_nothing_else_does():
-    # The origin is the top of all cosines' wells: the gradient is 0 there, and without noise it stays so.
+    # The origin is the maximum of all cosines: the gradient is 0 there, and stays 0 without noise.
     source, x, streams = (
         oracle(20, Exact(), noise=0.0),
         torch.zeros(20, DIM, dtype=torch.float64),
@@ -129,12 +129,12 @@ def test_the_printed_reset_of_the_drift_lets_the_error_grow():
     def error(as_printed: bool) -> tuple[float, int]:
         runs = 100
         source = oracle(runs, Exact(), refresh=Refresh.path_length(2.0, M), batches=BatchSizes(10**5, 20))
-        # Perturbed every few steps, so that there is always something to move away from.
+        # The frequent perturbations make the point move away again and again.
         method = StochasticSpider(150, 0.2, 10.0, 3, 0.3, as_printed)
         found: list[float] = []
 
         def observe(going: Tensor, state: Any, estimate: Any) -> None:
-            exact = data().landscape.gradient(state.oracle.belief.point)
+            exact = data().landscape.gradient(state.oracle.memory.point)
             found.append(float((estimate.gradient - exact).square().sum(1).mean()))
 
         state = drive(method, source, method.init(start(runs), source), Streams.of(0, range(runs)), 200, None, observe)
@@ -178,7 +178,7 @@ def test_runs_that_have_ended_are_not_stepped_and_not_observed():
 
 # ---------------------------------------------------------------- drift escape
 def by_loops(method: DriftEscape, source: Any, x: Tensor, streams: Streams, most: int) -> tuple[Tensor, int, bool]:
-    """Algorithm 1 of drift escape for one run, with its nested loops: the end, how often it asked, did it return."""
+    """Run Algorithm 1 of drift escape with its nested loops; return the end, the queries, and whether it returned."""
     state, asked = source.init(x), 0
 
     def ask(state: Any, x: Tensor) -> tuple[Any, Tensor]:
@@ -256,7 +256,7 @@ def test_fresh_gradients_are_asked_for_again_where_attempts_refresh():
 
 
 def test_restored_attempts_share_their_noise_and_refreshed_ones_do_not():
-    # Nothing but the noise of the fresh gradient: restored, the attempts are copies of one another.
+    # The fresh gradient has all the noise: restored, the attempts are identical copies.
     def ends(repeat: Any) -> float:
         source = oracle(200, batches=BatchSizes(300, 10**9), refresh=Refresh.squared_moves(1e9), noise=0.0)
         method = DriftEscape(0.3, 10.0, 4, 0.07, 8, repeat)
@@ -266,7 +266,7 @@ def test_restored_attempts_share_their_noise_and_refreshed_ones_do_not():
 
     shared, independent = ends("restore"), ends("refresh")
     assert 0.1 < shared < 0.6
-    # A success in eight attempts, if they are independent: 200 runs, five standard errors.
+    # The probability of a success in eight independent attempts: 200 runs, five standard errors.
     expected = 1 - (1 - shared) ** 8
     assert abs(independent - expected) < 0.2 and independent > shared + 0.2
 

@@ -1,4 +1,4 @@
-"""Online-to-nonconvex conversion: windows, the one that is returned, moves that are clipped, and its bound."""
+"""Online-to-nonconvex conversion: windows, the returned one, clipped moves, and its bound."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ from dpnotes.random.streams import Streams
 
 
 class Field:
-    """An oracle without data: a gradient that follows from the point, for so many steps."""
+    """An oracle without data whose gradient is a function of the point, for a number of steps."""
 
     def __init__(self, gradient: Any, runs: int, steps: int = 10**6) -> None:
         self.gradient, self.runs, self.steps = gradient, runs, steps
@@ -53,7 +53,7 @@ def test_windows_are_means_of_the_points_that_were_asked_and_each_is_returned_as
         asked.append(x)
         return -torch.ones_like(x)
 
-    method = OnlineToNonconvex(num_windows * window + 2, 1.0, 0.5, window)  # two steps more, which count for nothing
+    method = OnlineToNonconvex(num_windows * window + 2, 1.0, 0.5, window)  # two more steps, which do not count
     state, seen = driven(method, Field(gradient, runs), start)
     averages = torch.stack(asked)[: num_windows * window].view(num_windows, window, runs).mean(1)
     assert (state.status == Status.FINISHED).all() and (state.windows == num_windows).all()
@@ -101,9 +101,9 @@ def test_a_run_that_ends_early_returns_a_window_that_is_whole_or_where_it_is():
 
 @pytest.mark.slow
 def test_regret_of_a_window_reaches_the_corrected_constant_and_not_the_printed_one():
-    """Slopes that turn the learner around and then keep it there: 5/2 D G1 sqrt(M), printed 3/2."""
+    """Slopes that reverse the learner and then keep it there: 5/2 D G1 sqrt(M), printed as 3/2."""
     window = 400
-    turn = 2 * round(window**0.5)  # so many steps of D / sqrt(M) from D to -D
+    turn = 2 * round(window**0.5)  # number of steps of D / sqrt(M) from D to -D
     later = ([-1.0] * 4 + [1.0] * 4) * window
     slopes = torch.tensor([-1.0] * window + [1.0] * turn + later[: window - turn], dtype=torch.float64)
     asked: list[float] = []

@@ -1,4 +1,4 @@
-"""Pictures of privacy: what an explorer draws one after another has to stay inside its axes."""
+"""Pictures of privacy: successive pictures of an explorer must stay inside its axes."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from dpnotes.notebook import audits, plots
 
 def test_scores_drawn_after_others_are_as_high_as_the_panel():
     _, (axes,) = plots.new_figure()
-    for spread in (1.0, 100.0, 0.01):  # an exhibit after another: densities that differ by thousands
+    for spread in (1.0, 100.0, 0.01):  # successive exhibits whose densities differ by thousands
         plots.wipe(axes)
         audits.draw_scores(axes, spread * np.linspace(0, 1, 50), spread * np.linspace(-1, 0, 50), threshold=0.0)
         drawn = max(patch.get_path().get_extents().ymax for patch in axes.patches)

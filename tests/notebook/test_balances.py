@@ -1,4 +1,4 @@
-"""The balance explorer and the map of rates: what they show is what exact algebra and a plain linear program say."""
+"""The balance explorer and the map of rates agree with exact algebra and with a plain linear program."""
 
 import math
 from functools import partial
@@ -27,7 +27,7 @@ PLACES = (
 
 
 def headline(place: str) -> Claim:
-    """The first claim at a place that states a rate."""
+    """Return the first claim at a place that states a rate."""
     return next(one for one in claims(place) if isinstance(one.statement, Rate))
 
 
@@ -46,7 +46,7 @@ SMALL = balance(
 
 
 def points(numbers: Numbers, count: int = 12) -> list[dict[sympy.Symbol, float]]:
-    """Seeded points inside the regime."""
+    """Return seeded points inside the regime."""
     generator = np.random.default_rng(0)
     ranges = {
         "n": (4, 11),

@@ -1,4 +1,4 @@
-"""The table of claims: filters, rows that open, counts, and what a reader without a kernel sees."""
+"""The table of claims: filters, expandable rows, counts, and the view of a reader without a kernel."""
 
 import re
 from pathlib import Path
@@ -175,14 +175,14 @@ FOLDER = Path(__file__).parents[2] / "notebooks"
 
 @pytest.fixture(autouse=True, scope="module")
 def _default_dtype():
-    """Notebooks compute in float64; the tests that come after these do not."""
+    """Notebooks compute in float64; later tests must not."""
     before = torch.get_default_dtype()
     yield
     torch.set_default_dtype(before)
 
 
 def cells_of(name: str, *starts: str) -> dict[str, Any]:
-    """What a notebook's imports, and then the cells that start so, define."""
+    """Run a notebook's imports and the cells that start with these texts; return the names they define."""
     sources = [cell.source for cell in nbformat.read(FOLDER / name, as_version=4).cells if cell.cell_type == "code"]
     defined: dict[str, Any] = {}
     exec(sources[0].partition("\nclaims = ")[0], defined)
@@ -222,7 +222,7 @@ def test_the_crossing_of_the_rates_is_where_the_terms_are_equal(capsys):
     assert capsys.readouterr().out.splitlines()[0] == "Right."
 
 
-# The private step of Algorithm 1, and what each wrong one hears.
+# The private step of Algorithm 1, and the message for each wrong version.
 STEPS = {
     "": "_solution_private_step",
     "no gradient was clipped": "_wrong_without_clipping",
@@ -248,7 +248,7 @@ def test_what_is_wrong_with_a_private_step_is_said(capsys, said, function):
 
 
 ASKED = "losses, z, before, places, alpha, y, longest"
-# Each but the first leaves something out.
+# All versions but the first omit something.
 INCREMENTS = {
     "Right.": "clipped(now - then, longest).mean(dim=0)",
     "Not yet: nothing was clipped": "(now - then).mean(dim=0)",
@@ -261,7 +261,7 @@ INCREMENTS = {
 
 @pytest.fixture(scope="module")
 def goldstein_exercises() -> dict[str, Any]:
-    """What the cells of goldstein's exercises define, and what they use from above."""
+    """Return the names that the cells of goldstein's exercises define, and those they need from earlier cells."""
     return cells_of("05_goldstein.ipynb", "from dpnotes.oracles.smoothed import", "def _asked")
 
 
@@ -279,7 +279,7 @@ def test_the_increment_at_other_directions_is_wrong(capsys, goldstein_exercises)
     assert capsys.readouterr().out.startswith("Not yet: it gives")
 
 
-# What a client sends, and what the server follows; each but the first leaves something out.
+# The client's message and the server's step; all versions but the first omit something.
 MEAN, NOISE = "clipped(of_j, G).mean(dim=0)", "multiplier * (2 * G / len(of_j)) * xi"
 ROUNDS = {
     "Right.": (f"{MEAN} + {NOISE}", "sent.mean(dim=0)"),
@@ -299,7 +299,7 @@ ROUNDS = {
 
 @pytest.fixture(scope="module")
 def clients_exercises() -> dict[str, Any]:
-    """What the cells of the clients' exercises define, and what they use from above."""
+    """Return the names that the cells of the clients' exercises define, and those they need from earlier cells."""
     starts = ("DATA =", "def epsilon_against", "COUNTS =", "def _messages_mistake")
     return cells_of("04b_clients.ipynb", *starts)
 
@@ -334,11 +334,11 @@ def test_the_questions_of_the_clients_are_sound(clients_exercises):
 
 @pytest.fixture(scope="module")
 def escape_exercises() -> dict[str, Any]:
-    """What the cells of the exercises of drift escape define."""
+    """Return the names that the cells of the exercises on drift escape define."""
     return cells_of("04_drift_escape.ipynb", "def _attempts_mistake")
 
 
-# What a reader may return for g and the drift, and what is said of it.
+# A reader's possible answers for g and the drift, and the messages about them.
 MOVE = "(x - last.asked).norm()"
 DIFFERENCE = f"clipped(now - before, M * {MOVE}).mean(dim=0)"
 COVERED = f"multiplier * (2 * M * {MOVE} / len(now)) * xi"

@@ -1,4 +1,4 @@
-"""Pictures of clients: who is marked, where noise comes in, and which way arrows point."""
+"""Pictures of clients: the marked clients, the places where noise is added, and the directions of arrows."""
 
 import numpy as np
 import pytest

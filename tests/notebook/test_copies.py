@@ -1,4 +1,4 @@
-"""Copies of the notebooks: nothing of a reader's is lost, nothing reaches the originals, all links lead to copies."""
+"""Copies of the notebooks: no work of a reader is lost, the originals stay unchanged, all links lead to copies."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A repository with two notebooks and a page, which are the originals of this test."""
+    """A repository with two notebooks and a page, the originals of this test."""
     root = tmp_path / "repository"
     (root / "dpnotes").mkdir(parents=True)
     notebook = {"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
@@ -198,7 +198,7 @@ def test_what_a_wheel_carries_is_copied_into_the_current_folder_and_is_not_writt
     carried = repository / "dpnotes" / "carried"
     for name in ("notebooks", "docs"):
         shutil.move(repository / name, carried / name)
-    (repository / "notebooks").mkdir()  # of another package, at the same place
+    (repository / "notebooks").mkdir()  # those of another package, at the same place
     assert results_folder() == carried / "notebooks" / "results"
     assert call("--copy-only") == "4 files copied into dpnotes_notebooks.\n"
     rates = carried / "notebooks" / "rates.ipynb"
@@ -223,7 +223,7 @@ def test_a_folder_of_ones_own_may_be_written_into(repository: Path, monkeypatch:
 
 # ---------------------------------------------------------------- links
 def broken(made: dict[str, bytes]) -> list[str]:
-    """Links to files that lead nowhere in the folder, or out of it; those in stored outputs too."""
+    """Return links that lead nowhere in the folder or out of it, including those in stored outputs."""
     found = []
     for name, content in made.items():
         for target in re.findall(r"\]\(([^()\s]+)\)|href=\\?[\"']([^\"'\\]+)", content.decode()):

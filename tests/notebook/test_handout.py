@@ -1,4 +1,4 @@
-"""Handouts: students' copies hold no solution and still check answers, the instructor's shows all of them."""
+"""Handouts: students' copies contain no solution and still check answers; the instructor's copy shows all solutions."""
 
 import ast
 import re
@@ -78,7 +78,7 @@ def printed(made: NotebookNode) -> list[str]:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both handouts of the notebook above, of one without exercises, and of a page."""
+    """Both handouts of the notebook above, of a notebook without exercises, and of a page."""
     folder = tmp_path_factory.mktemp("handout")
     plain = to_text(notebook(["1 + 1"])).encode()
     said = handout.write(folder, {"a.ipynb": to_text(notebook()).encode(), "b.ipynb": plain, "docs/c.md": b"words"})
@@ -94,7 +94,7 @@ def read(path: Path) -> NotebookNode:
 @pytest.mark.slow
 def test_students_are_given_no_solution_and_the_rest_to_the_letter(written: Path):
     text = (written / "students/a.ipynb").read_text()
-    # The hint that only looks like a solution stays.
+    # The hint that only resembles a solution stays.
     assert not [secret for secret in SECRETS if secret in text.replace("solution=40", "")]
     cells = [cell.source for cell in read(written / "students/a.ipynb").cells]
     definitions = cells.pop(2)
@@ -204,7 +204,7 @@ def test_the_command_line_says_what_was_written_or_why_not(
 
 # ---------------------------------------------------------------- the real ones
 def solutions(made: NotebookNode) -> dict[str, str]:
-    """By name, the source of each exercise's right answer: of its function, or of `answer`."""
+    """Return, by name, the source of each exercise's right answer: its function, or `answer`."""
     found = {}
     for cell in made.cells:
         for statement in ast.parse(cell.source).body if cell.cell_type == "code" else ():
@@ -227,14 +227,14 @@ def test_every_notebook_keeps_to_the_rules(path: Path):
     assert len(handout.instructors(read(path)).cells) == len(read(path).cells) + len(solutions(read(path)))
 
 
-# Three runs of each: these four have answers of every kind. nbval runs `teaching.proved` in all notebooks.
+# Three runs each for four notebooks with all kinds of answers. nbval runs `teaching.proved` in all notebooks.
 RUN = [path for path in NOTEBOOKS if path.stem in ("00_start_here", "04b_clients", "bring_your_own", "errata")]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", RUN, ids=lambda path: path.stem)
 def test_handouts_of_the_notebooks(path: Path, tmp_path: Path):
-    handout.write(tmp_path, {path.name: path.read_bytes()})  # which looks that no solution is left, and that all run
+    handout.write(tmp_path, {path.name: path.read_bytes()})  # this checks that no solution is left, and runs all cells
     whole, for_students = read(path), read(tmp_path / "students" / path.name)
     right = solutions(whole)
     said = "".join(printed(read(tmp_path / "instructor" / path.name)))
@@ -254,7 +254,7 @@ def test_handouts_of_the_notebooks(path: Path, tmp_path: Path):
 
 # ---------------------------------------------------------------- the syllabus
 def misnamed(page: str, headings: dict[str, list[str]], exercises: dict[str, list[str]]) -> list[str]:
-    """Sections and exercises that a syllabus names and its notebooks do not have, row by row."""
+    """Return sections and exercises that a syllabus names and its notebooks lack, row by row."""
     found = []
     for row in re.findall(r"^\|.*notebooks/.*$", page, re.MULTILINE):
         parts = re.findall(r"notebooks/(\w+)\.ipynb\)([^\[|]*)", row)
@@ -279,5 +279,5 @@ def test_control_a_section_that_is_not_there_is_seen():
 
 
 def text_of(path: Path) -> str:
-    """The words of a notebook."""
+    """Return the text of a notebook."""
     return "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")

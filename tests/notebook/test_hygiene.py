@@ -1,4 +1,4 @@
-"""The notebooks of the repository keep the rules, and each rule can be broken."""
+"""The notebooks of the repository follow the rules, and each rule can fail."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_a_hint_that_a_text_speaks_of_is_that_of_an_exercise(path):
 
 
 def good():
-    """A notebook with one cell that was run."""
+    """A notebook with one executed cell."""
     data = {"text/plain": "2", "text/html": '<img alt="A line." src="data:image/png;base64,aaaa">'}
     output = nbformat.v4.new_output("execute_result", data=data, execution_count=1)
     cell = nbformat.v4.new_code_cell("1 + 1", execution_count=1, outputs=[output])

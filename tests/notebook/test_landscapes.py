@@ -1,4 +1,4 @@
-"""Pictures of functions of two numbers: what is drawn where, and what is refused."""
+"""Pictures of functions of two numbers: positions of the drawn objects, and refusals."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Results as a notebook shows them: each with its setting; what was not run has no verdict."""
+"""Results as a notebook shows them: each with its setting; a result that was not run has no verdict."""
 
 import ast
 import json
@@ -119,7 +119,7 @@ def test_provenance_of_a_stored_result():
 
 
 def test_agreement_is_no_part_of_what_a_notebook_shows():
-    """It changes with every commit, and stored outputs are compared."""
+    """Agreement changes with every commit, and stored outputs are compared."""
     record = {"cells": ["0", "1"], "largest": 0.0, "git_commit": "abcdef9876543210", "git_dirty": False, "source": "0"}
     agreed = result("stored", MANIFEST | {"cells": 9, "agreed": [record]})
     assert agreed.agreed == "last agreed at abcdef987654: 2 of 9 cells; code changed since"
@@ -217,7 +217,7 @@ def test_every_figure_of_a_paper_says_how_ours_differs():
 
 
 def cells_of_results(notebook: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """The cells that read the frame of a result that was shown, or hand it on, with their source."""
+    """Return the cells that read or pass on the frame of a shown result, with their source."""
     found, names = [], set[str]()
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
@@ -234,14 +234,14 @@ def cells_of_results(notebook: dict[str, Any]) -> list[tuple[str, dict[str, Any]
 
 
 def unstamped(notebook: dict[str, Any]) -> list[str]:
-    """Pictures and tables of results without their setting."""
+    """Return pictures and tables of results that lack their setting."""
     settings = [one.setting(profile) for one in all_experiments() for profile in one.specs]
     wrong = []
     for source, cell in cells_of_results(notebook):
         for output in cell["outputs"]:
             data = output.get("data", {})
             text = "".join(data.get("text/plain", ""))
-            shows = "text/html" in data and not text.startswith("question: ")  # which is what `show` says, before
+            shows = "text/html" in data and not text.startswith("question: ")  # text that `show` prints before
             if shows and not any(setting in text for setting in settings):
                 wrong.append(source)
     return wrong
@@ -254,7 +254,7 @@ def test_no_picture_or_table_of_a_result_lacks_its_setting(path: Path):
     shown = cells_of_results(notebook)
     assert shown or not any("shown.show(" in "".join(cell["source"]) for cell in notebook["cells"])
     assert not unstamped(notebook)
-    for _, cell in shown:  # the control: the same without its words
+    for _, cell in shown:  # the control: the same without its text
         for output in cell["outputs"]:
             if "<img" in "".join(output.get("data", {}).get("text/html", "")):
                 output["data"]["text/plain"] = "Two curves."
@@ -271,7 +271,7 @@ def test_what_was_not_run_has_no_verdict(path: Path):
             assert all(row.endswith("not run") for row in rows)
 
 
-@cache  # to load all results takes seconds
+@cache  # loading all results takes seconds
 def missing() -> set[str]:
     def is_shown(one: Experiment) -> bool:
         return any(store.load(one, profile).is_shown for profile in one.specs)

@@ -1,4 +1,4 @@
-"""Stepping through a reference, and comparing a changed copy of it, without a browser."""
+"""Stepping through a reference and comparing a changed copy of it, without a browser."""
 
 import builtins
 import dis
@@ -114,7 +114,7 @@ def test_it_reads_without_colours_and_without_a_kernel():
 
 
 def test_a_listing_has_no_docstring_and_all_of_its_lines():
-    goldstein = (nonsmooth.o2nc, nonsmooth.single_pass_from_losses)  # the latter's signature ends with a remark
+    goldstein = (nonsmooth.o2nc, nonsmooth.single_pass_from_losses)  # the second one's signature ends with a comment
     for function in (schedules.private_gradient_descent, adaptive.stochastic_spider, escape.drift_escape, *goldstein):
         text, source = [line for _, line in listing(function)], inspect.getsource(function)
         assert text[0] == source.splitlines()[0] and '"""' not in "\n".join(text)
@@ -141,7 +141,7 @@ def test_values_are_shown_in_a_few_words():
 
 # ---------------------------------------------------------------- a listing of the reader's own
 def pasted(shown_html: str) -> dict[str, Any]:
-    """The names of a cell into which a reader pasted a listing: what `user-select: none` marks is not copied."""
+    """Return the names defined by a pasted listing; text marked `user-select: none` is not copied."""
     text = re.sub(r'<span style="[^"]*user-select: none[^"]*">[^<]*</span>', "", shown_html)
     text = html.unescape(re.sub("<[^>]*>", "", text))
     names: dict[str, Any] = {"__name__": "__main__"}
@@ -157,7 +157,7 @@ def codes(code: Any) -> Iterator[Any]:
             yield from codes(part)
 
 
-LISTED = {  # as the notebooks 01 to 05 and 04b list them
+LISTED = {  # as listed in the notebooks 01 to 05 and 04b
     "01": [schedules.private_gradient_descent, schedules.clipped],
     "02": [noisy.clipped_noisy_sgd],
     "03": [adaptive.stochastic_spider, adaptive.node, adaptive.clipped],
@@ -186,7 +186,7 @@ def test_a_listing_pasted_as_a_browser_shows_it_is_the_library_s():
 
 
 def copied(tmp_path: Path, line: str, instead: str) -> Any:
-    """The module as a reader would write it down with one line changed."""
+    """Return the module as a reader would copy it with one line changed."""
     source = inspect.getsource(schedules)
     assert source.count(line) == 1
     path = tmp_path / "mine.py"

@@ -1,4 +1,4 @@
-"""Pictures of running sums: what is drawn where, and what is refused."""
+"""Pictures of running sums: positions of the drawn objects, and refusals."""
 
 import numpy as np
 import pytest

@@ -17,7 +17,7 @@ from dpnotes.notebook.widgets import KEPT, Explorer, log_slider, slider
 
 
 def explorer(compute=None, **options):
-    """One slider; the picture is a line whose height is the data."""
+    """Return an explorer with one slider, whose picture is a line at the height of the data."""
     return Explorer(
         controls={"side": slider("side", 1, 9, value=3)},
         compute=compute or (lambda side: {"area": side**2}),
@@ -41,7 +41,7 @@ def test_setting_a_control_moves_data_readout_and_picture():
     assert shown.readout.value == "The area is 25."
     assert shown.png != before
     shown.controls["side"].value = 3
-    assert shown.png == before  # the picture depends on the data alone, not on what was shown before
+    assert shown.png == before  # the picture depends on the data alone, not on earlier pictures
 
 
 def test_a_picture_that_ignored_its_data_would_be_noticed():
@@ -118,14 +118,14 @@ def test_a_button_comes_back_after_an_error(error, shown_as):
 
 def test_hidden_means_not_computed():
     calls = []
-    shown = explorer(lambda side: calls.append(side) or {"area": side}, button="Reveal", hidden=True)
+    shown = explorer(lambda side: calls.append(side) or {"area": side}, button="Reveal", still="<p>Reveal it</p>")
     assert not calls and shown.data is None and "Reveal" in shown.readout.value
     assert shown.image.layout.display == "none"
     assert shown.png == b"" and "Reveal" in shown._repr_mimebundle_()["text/html"]
     shown.run_button.click()
     assert calls == [3] and shown.png and shown.image.layout.display is None
     with pytest.raises(ValueError, match="Expected a button"):
-        explorer(hidden=True)
+        explorer(still="<p>nothing yet</p>")
 
 
 def test_the_stored_form_is_stable_and_has_a_picture():
@@ -256,7 +256,7 @@ def test_a_budget_bar_shows_shares():
 
 
 def ink(draw):
-    """The columns of a picture of axes from 0 to 1 that something is drawn in."""
+    """Return the columns of a picture of axes from 0 to 1 that contain something."""
     figure, (axes,) = plots.new_figure()
     axes.set_axis_off()
     draw(axes)

@@ -1,4 +1,4 @@
-"""The notebook writer: what it stores, what it refuses, that nbval then compares it, the run as another."""
+"""The notebook writer: stored outputs, refusals, nbval's comparison, and the run as another processor."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def test_what_is_folded_stays_folded():
 @pytest.mark.slow
 def test_nbval_compares_what_is_stored(written: Path, tmp_path: Path):
     def compare(path: Path) -> subprocess.CompletedProcess[str]:
-        # With the environment hostile and from elsewhere: the conftest at the root puts it right.
+        # In a hostile environment and from another folder: the conftest at the root corrects it.
         return subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
             + ["--confcutdir", str(ROOT), "-p", "conftest", "--nbval", "--nbval-current-env", str(path)],
@@ -145,7 +145,7 @@ def test_an_error_on_another_processor_alone_is_named_so(tmp_path: Path, capsys,
     path = notebook(tmp_path / "bad.ipynb", source)
     assert main([str(path)]) == 1
     assert "as another processor: " in capsys.readouterr().err
-    # Control: variables without effect are noticed.
+    # Control: variables without effect are detected.
     path = notebook(tmp_path / "good.ipynb", "1 + 1")
     monkeypatch.setattr(provenance, "another_processor", lambda: {"DPNOTES": "1"})
     assert main([str(path)]) == 1

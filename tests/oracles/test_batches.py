@@ -1,4 +1,4 @@
-"""Batches: exact sizes, the right probabilities, and draws that depend on nothing but the run and the call."""
+"""Batches: exact sizes, the right probabilities, and draws that depend only on the run and the call."""
 
 import math
 from collections import Counter
@@ -15,11 +15,11 @@ from dpnotes.oracles.batches import distinct, draw
 from dpnotes.privacy.museum import module_with_line_replaced
 from dpnotes.random.streams import Streams
 
-LEVEL = 1e-3  # of every statistical test here; seeds are fixed
+LEVEL = 1e-3  # for every statistical test here; seeds are fixed
 
 
 def sets(scheme: Sampling, num_examples: int, runs: int = 6000, call: int = 0, draws=draw) -> Counter[tuple[int, ...]]:
-    """How often each set of examples was drawn, by runs of other keys."""
+    """Count the draws of each set of examples, over runs with different keys."""
     calls = torch.full((runs,), call)
     sample = draws(scheme, num_examples, Streams.of("sets", range(runs)), "test", calls)
     rows = zip(sample.examples.tolist(), sample.present.tolist(), strict=True)
@@ -27,7 +27,7 @@ def sets(scheme: Sampling, num_examples: int, runs: int = 6000, call: int = 0, d
 
 
 def p_value(found: Counter[tuple[int, ...]], expected: dict[tuple[int, ...], float]) -> float:
-    """Of a chi-square test against these probabilities; a set that may not occur has probability 0."""
+    """Return the p-value of a chi-square test against these probabilities; an impossible set gives 0."""
     if set(found) - set(expected):
         return 0.0
     total = found.total()
@@ -68,7 +68,7 @@ def test_a_poisson_batch_tosses_a_coin_for_every_example():
 
 
 def test_a_poisson_rate_is_rounded_to_the_private_side(monkeypatch: pytest.MonkeyPatch):
-    """Of the 2^32 values of a coin 0.3 2^32 = 1288490188.8 would be chosen: so many, and no part of one, are."""
+    """A coin has 2^32 values, of which 0.3 2^32 = 1288490188.8 would be chosen; the number is rounded down."""
     coin = [torch.tensor([[word]]) for word in (0, 1288490187, 1288490188, 1288490189)]
     monkeypatch.setattr(Streams, "words", lambda *_: coin)
     sample = draw(Sampling.poisson(0.3), 4, Streams.of(0, ["a"]), "test", torch.zeros(1, dtype=torch.int64))
@@ -91,7 +91,7 @@ def test_batches_of_calls_and_of_runs_are_independent(scheme, other):
 
 
 def member(sample: module.DrawnBatch) -> Tensor:
-    """Whether example 0 is in the batch."""
+    """Return for each run whether example 0 is in the batch."""
     assert sample.examples is not None
     return ((sample.examples == 0) & sample.present).any(1).long()
 
@@ -138,8 +138,8 @@ def test_draws_that_run_out_are_an_error(monkeypatch):
     ("count", "num_examples"), [(1, 2), (2, 3), (2, 4), (3, 5), (5, 10), (50, 100), (5000, 10_000), (512, 60_000)]
 )
 def test_draws_run_out_less_than_once_in_a_million_million_million_calls(count: int, num_examples: int):
-    # P(fewer than k different ones of n in m draws) <= C(n, k - 1) ((k - 1) / n)^m, a union over what is not left; and
-    # <= exp(-2 (mean - k + 1)^2 / m), since one draw changes the number of different ones by at most 1 (McDiarmid).
+    # P(fewer than k distinct ones of n in m draws) <= C(n, k - 1) ((k - 1) / n)^m, by a union over the undrawn ones. It
+    # is also <= exp(-2 (mean - k + 1)^2 / m), since one draw changes their number by at most 1 (McDiarmid).
     expected = num_examples * math.log(num_examples / (num_examples - count + 0.5))
     draws = math.ceil(expected + 16 * math.sqrt(expected) + 16)
     few = count - 1

@@ -1,4 +1,4 @@
-"""Clients: sums that are the same whoever computes them, plans before anybody pays, faults that are named."""
+"""Clients: sums that do not depend on who computes them, plans before any payment, faults that are named."""
 
 import io
 import os
@@ -60,7 +60,7 @@ X = torch.ones(RUNS, DIM, dtype=torch.float64)
 
 # ---------------------------------------------------------------- sums
 class Thread:
-    """One of several processes, which are threads here."""
+    """One of several processes, here a thread."""
 
     def __init__(self, rank: int, meeting: threading.Barrier, table: list[Any]) -> None:
         self.rank, self.size, self.meeting, self.table = rank, meeting.parties, meeting, table
@@ -77,14 +77,14 @@ class Thread:
 
 
 def together(size: int, work: Callable[[Any], Any]) -> list[Any]:
-    """What each of so many processes makes of its work."""
+    """Run `work` in `size` pretend processes; return their results."""
     meeting, table = threading.Barrier(size), [None] * size
     with ThreadPoolExecutor(size) as pool:
         return [*pool.map(work, [Thread(rank, meeting, table) for rank in range(size)])]
 
 
 def summed(rows: list[Tensor], size: int, num_processes: int) -> list[tuple[Tensor, Tensor]]:
-    """What each of these processes makes of the rows `(runs, dim)` of all clients."""
+    """Return each pretend process's sum of the rows `(runs, dim)` of all clients."""
 
     def work(processes: Any) -> tuple[Tensor, Tensor]:
         blocks = Blocks(len(rows), size, processes)
@@ -217,7 +217,7 @@ class Runs:
 
 
 class Message(Together):
-    """A process whose partner sends these bytes, whatever it was asked for."""
+    """A process whose partner sends these bytes, whatever was requested."""
 
     def __init__(self, said: bytes, told: str = "JSON", digest_of: bytes | None = None) -> None:
         self.rank, self.size, self._round, self._said = 0, 2, 0, said
@@ -329,7 +329,7 @@ def test_who_cannot_go_on_ends_the_run_and_nobody_else_has_paid():
     assert (estimate.gradient == 0).all() and not estimate.price.charged.any()
     assert estimate.num_gradients.tolist() == [0, 0]
     assert (state.meter.used == 200).all() and (state.meter.calls == 2).all()
-    clients.estimate(state, X, STREAMS, ACTIVE)  # what was refused has released nothing
+    clients.estimate(state, X, STREAMS, ACTIVE)  # a refused round has released nothing
 
 
 def test_one_run_ends_and_the_others_go_on():
@@ -343,7 +343,7 @@ def test_one_run_ends_and_the_others_go_on():
     _, second = alone.estimate(alone.init(X[:1]), X[:1], STREAMS.take(slice(0, 1)), torch.tensor([True]))
     torch.testing.assert_close(first.gradient[:1], second.gradient, rtol=0, atol=1e-12)
     part = clients.take(torch.tensor([1]))
-    assert part.num_runs == 1 and len(part.oracles[0].desk.budget) == 2
+    assert part.num_runs == 1 and len(part.oracles[0].releases.budget) == 2
 
 
 def test_a_state_is_released_once_and_noise_is_each_client_s_own():
@@ -352,7 +352,7 @@ def test_a_state_is_released_once_and_noise_is_each_client_s_own():
     after, _ = clients.estimate(state, X, STREAMS, ACTIVE)
     with pytest.raises(ValueError, match="released nothing yet"):
         clients.estimate(state, X, STREAMS, ACTIVE)
-    sent = after.belief.gradient
+    sent = after.memory.gradient
     assert sent.shape == (RUNS, 4, DIM) and len(sent.flatten(0, 1).unique(dim=0)) == 8
     with pytest.raises(ValueError, match="released nothing yet"):
         clients.claims(state, 1e-6, STREAMS)
@@ -404,8 +404,8 @@ def test_clients_go_back_together():
     first, _ = clients.estimate(clients.init(X), X, STREAMS, ACTIVE)
     then, _ = clients.estimate(first, 1.01 * X, STREAMS, ACTIVE)
     back = clients.rollback(then, first, torch.tensor([True, False]), refresh=False)
-    assert torch.equal(back.belief.gradient[0], first.belief.gradient[0])
-    assert torch.equal(back.belief.gradient[1], then.belief.gradient[1])
+    assert torch.equal(back.memory.gradient[0], first.memory.gradient[0])
+    assert torch.equal(back.memory.gradient[1], then.memory.gradient[1])
     assert torch.equal(back.meter.calls, then.meter.calls)
     anew = clients.rollback(then, then, torch.tensor([True, False]), refresh=True)
     _, estimate = clients.estimate(anew, 1.01 * X, STREAMS, ACTIVE)
@@ -414,7 +414,7 @@ def test_clients_go_back_together():
 
 # ---------------------------------------------------------------- a file a client
 def clients_together(processes: Any, num_clients: int = 5) -> tuple[Clients, Any]:
-    """Clients of these processes, and a fresh state of a method that goes back, which holds two states of theirs."""
+    """Return clients of these processes, and a fresh state of a method with rollback, which holds two oracle states."""
     clients = Clients.of(oracle_of_5000, Blocks(num_clients, 1, processes), RUNS)
     method = DriftEscape(0.1, 50.0, 2, 50.0, attempts=9, repeat="restore")
     return clients, method
@@ -462,7 +462,7 @@ def test_a_client_s_file_holds_nothing_of_others(tmp_path: Path):
         return {number.tobytes() for t in tensors for number in t.flatten().numpy()}
 
     # Of each client the gradients that it sent, and where its noise is: no two clients have one in common.
-    of_clients = [numbers(*(s.belief.gradient[:, k] for s in (state.oracle, state.saved))) for k in range(5)]
+    of_clients = [numbers(*(s.memory.gradient[:, k] for s in (state.oracle, state.saved))) for k in range(5)]
     assert all(not one & other for k, one in enumerate(of_clients) for other in of_clients[:k])
     found = {name: path.read_bytes() for name, path in files_of(tmp_path).items()}
     for k in range(5):
@@ -473,10 +473,10 @@ def test_a_client_s_file_holds_nothing_of_others(tmp_path: Path):
         stored = torch.load(io.BytesIO(files.unsealed(files_of(tmp_path)[f"client-{k}"])), weights_only=True)
         tensors = {name: value for name, value in stored.items() if isinstance(value, Tensor)}
         assert all(t.shape[:2] == (RUNS, 1) or t.shape[0] == 0 for t in tensors.values())
-        assert any(name.startswith("state.saved.belief") for name in tensors)
+        assert any(name.startswith("state.saved.memory") for name in tensors)
     assert all(number in found["server"] for number in numbers(state.x))
     buffer = io.BytesIO()
-    torch.save(state.oracle.belief.gradient[:, :1], buffer)
+    torch.save(state.oracle.memory.gradient[:, :1], buffer)
     assert any(number in buffer.getvalue() for number in of_clients[4]), "control: a view takes others along"
 
 
@@ -523,7 +523,7 @@ def test_a_client_s_file_that_does_not_belong_is_refused_by_its_name(tmp_path: P
 
 
 def secret_clients(record: Path, num_rounds: int = 20, mechanism: Any = None, processes: Any = ALONE) -> Clients:
-    """Four clients, each with 1,000 of its own examples, on secret streams; all of them in every round."""
+    """Return four clients on secret streams, each with 1,000 examples, all of which it uses in every round."""
 
     def oracle_of(members: range) -> Any:
         problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=1000, spread=0.5, seed=0)
@@ -537,7 +537,7 @@ def secret_clients(record: Path, num_rounds: int = 20, mechanism: Any = None, pr
 
 
 def test_a_record_keeps_what_runs_spent_that_have_ended(tmp_path: Path):
-    """The loop drops a run that has ended; its client's file goes on without it."""
+    """The loop drops an ended run; the file of its client continues without it."""
     problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=1000, spread=0.5, seed=0)
 
     def oracle_of(members: range) -> Any:
@@ -559,7 +559,7 @@ def test_a_record_keeps_what_runs_spent_that_have_ended(tmp_path: Path):
 
 
 def begun(folder: Path, num_rounds: int, **given: Any) -> Any:
-    """A state after so many rounds, saved, whose clients wrote down what they sent."""
+    """Return a saved state after `num_rounds` rounds whose clients recorded their spending."""
     clients, method, secret = secret_clients(folder / "record", **given), Descent(0.1), Streams.secure(1)
     state = drive(method, clients, method.init(torch.ones(1, 2), clients), secret, num_rounds)
     client_checkpoint.save(folder, state, clients, secret)
@@ -608,7 +608,7 @@ def test_what_a_client_spent_is_on_the_disk_before_anything_leaves_it(tmp_path: 
             clients.estimate(state.oracle, state.x, streams, ACTIVE[:1])
     assert [each.read_bytes() for each in files_there] == before
     clients, state, streams = resumed(tmp_path)
-    with pytest.raises(KeyboardInterrupt):  # between its record and what it sends
+    with pytest.raises(KeyboardInterrupt):  # between its record and its message
         clients.estimate(state.oracle, state.x, streams, ACTIVE[:1])
     assert resumed(tmp_path)[1].oracle.meter.calls.tolist() == [[3] * 4]
 
@@ -656,7 +656,7 @@ def test_all_clients_go_on_after_the_last_round_that_one_has_sent(tmp_path: Path
     clients, state, streams = resumed(tmp_path)
     kept = {k: (tmp_path / "record" / f"client-{k}.spent").read_bytes() for k in (2, 3)}
     drive(Descent(0.1), clients, state, streams, 1)
-    for k, content in kept.items():  # whose process crashed before
+    for k, content in kept.items():  # its process crashed earlier
         (tmp_path / "record" / f"client-{k}.spent").write_bytes(content)
 
     def go_on(processes: Any) -> Any:
@@ -673,7 +673,7 @@ def test_secret_clients_go_on_with_fresh_noise(tmp_path: Path):
         stored = torch.load(io.BytesIO(files.unsealed(each)), weights_only=True)
         assert stored["secret_seed"] and stored["keys_hash"] is None
     gradients = []
-    for _ in range(2):  # what follows from one checkpoint twice has other noise
+    for _ in range(2):  # continuing twice from one checkpoint draws different noise
         clients, state, streams = resumed(tmp_path)
         assert streams.secret
         gradients.append(clients.estimate(state.oracle, state.x, streams, ACTIVE[:1])[1].gradient)
@@ -729,7 +729,7 @@ def test_claims_are_a_client_s_own_and_the_weakest_is_the_run_s():
 
 
 def test_the_run_s_claim_rests_on_what_any_client_s_does():
-    """Of equal epsilons the first was taken, and what the others assume was not said."""
+    """For equal epsilons the first claim was taken, without the assumptions of the others."""
     problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.5, seed=0)
 
     def oracle_of(members: range) -> MinibatchGradient:
@@ -746,7 +746,7 @@ def test_the_run_s_claim_rests_on_what_any_client_s_does():
 
 
 def answering(processes: Any = ALONE, others: Sequence[int] = (1,), **other: Any) -> Clients:
-    """Two clients, of which `others` answer on other terms."""
+    """Return two clients, of which `others` answer under other terms."""
     problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.5, seed=0)
 
     def oracle_of(members: range) -> Any:
@@ -836,7 +836,7 @@ def test_a_round_costs_what_a_client_does(name: str):
 
 @pytest.mark.slow
 def test_what_a_client_sends_is_as_private_as_it_says_by_its_exact_transcript():
-    """Every neighbour of client 1's data, at the worst place: the means that it would send, noise aside."""
+    """Every neighbour of client 1's data is checked at the worst position, by the means to send, without noise."""
     size, runs = 24, 1
     rows = Streams.of("neighbours", ["data"]).normal("a", 0, 3 * size * 2).view(3 * size, 2)
     mine = torch.arange(size, 2 * size)
@@ -855,17 +855,17 @@ def test_what_a_client_sends_is_as_private_as_it_says_by_its_exact_transcript():
 
         clients = Clients.of(oracle_of, Blocks(3, 2), runs)
         state, sent, scales = clients.init(rows[:1]), [], []
-        for step in range(3):  # the points are those of one transcript
+        for step in range(3):  # the points of one transcript
             plan = clients.plan(state, torch.full((1, 2), 0.1 * step, dtype=torch.float64), torch.tensor([True]))
             scales.append(plan.parts[0].asks[0].noise_std[1])
             state, _ = clients.release(plan, Streams.of(0, ["a"]))
-            sent.append(state.belief.gradient[0, 1])
+            sent.append(state.memory.gradient[0, 1])
         return [sent[0], *(b - a for a, b in zip(sent, sent[1:], strict=False))], scales
 
     base, scales = transcript(rows)
     worst = 0.0
     for place in mine.tolist():
-        for value in (0.8, -0.8):  # gradients of the length that they are clipped to, in either direction
+        for value in (0.8, -0.8):  # gradients of exactly the clipping norm, in either direction
             other = rows.clone()
             other[place] = value
             moved, _ = transcript(other)
@@ -874,7 +874,7 @@ def test_what_a_client_sends_is_as_private_as_it_says_by_its_exact_transcript():
     assert worst <= 0.5 * (1 + 1e-6), "zCDP of the exact transcript"
     assert worst > 0.25, "some neighbour comes near"
     other = rows.clone()
-    other[0] = 50.0  # of client 0: nothing that client 1 sends changes
+    other[0] = 50.0  # client 0's example does not change client 1's messages
     assert all(torch.equal(a, b) for a, b in zip(base, transcript(other)[0], strict=True))
 
 

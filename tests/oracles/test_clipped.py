@@ -8,7 +8,7 @@ import torch
 from stand_ins import Spy
 from torch import Tensor
 
-from dpnotes.core import WHOLE, Ledger, Relation, Release, Status
+from dpnotes.core import WHOLE, Ledger, Relation, Request, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles import clipped, minibatch, samples
@@ -46,7 +46,7 @@ def plan(runs: int, rho: float = 0.5, steps: int = 5) -> FixedNoise:
     return FixedNoise.of([schedules.uniform(rho, steps)] * runs)
 
 
-def answer(problem: Any, x: Tensor, relation: Relation) -> Release:
+def answer(problem: Any, x: Tensor, relation: Relation) -> Request:
     spy = Spy()
     oracle = ClippedGradient(problem, CLIP, plan(len(x)), relation, spy)
     oracle.estimate(oracle.init(x), x, Streams.of(0, range(len(x))), torch.ones(len(x), dtype=torch.bool))
@@ -54,9 +54,9 @@ def answer(problem: Any, x: Tensor, relation: Relation) -> Release:
 
 
 # ---------------------------------------------------------------- law 1: neighbours
-FAR = torch.zeros(2, 1025)  # of more than 1,024 numbers norms are added in float64, and so are finite up to 3e38
+FAR = torch.zeros(2, 1025)  # norms of more than 1,024 numbers are summed in float64, and so are finite up to 3e38
 FAR[0, 0] = 3.3e38
-LITTLE = 5e-7  # half of it over 3.3e38 is rounded up to the least number of float32, 1.85 times as much
+LITTLE = 5e-7  # half of it over 3.3e38 rounds up to the least float32 number, 1.85 times as large
 
 
 def linear(examples: Tensor) -> CustomProblem:
@@ -78,7 +78,7 @@ TO_ZERO_OUT: dict[str, Any] = {
 @pytest.mark.parametrize("name", TO_ZERO_OUT)
 def test_no_weight_is_rounded_up_from_next_to_nothing(name, monkeypatch):
     def moved() -> float:
-        """How far one example of gradient 3.3e38 moves the mean, over what is claimed."""
+        """Return how far one example with a gradient of 3.3e38 moves the mean, in units of the claimed sensitivity."""
         x, streams, means = torch.zeros(1, 1025), Streams.of(0, ["run"]), []
         for examples in (FAR, torch.zeros_like(FAR)):
             oracle = TO_ZERO_OUT[name](linear(examples))
@@ -129,7 +129,7 @@ def test_a_loss_that_is_not_finite_counts_as_the_largest():
     ones = torch.ones(1, dtype=torch.float64)
     oracle = ClippedGradient(problem, CLIP, LossAdaptiveNoise(ones, ones / 9, 2.0, ones * 9))
     state, estimate = oracle.estimate(oracle.init(x), x, Streams.of(0, ["a"]), torch.ones(1, dtype=torch.bool))
-    assert estimate.gradient.isfinite().all() and state.belief.plan.last_loss.isfinite().all()
+    assert estimate.gradient.isfinite().all() and state.memory.plan.last_loss.isfinite().all()
 
 
 def test_the_noise_grows_with_the_relation():
@@ -216,7 +216,7 @@ def test_a_step_that_also_releases_a_loss_is_priced_as_what_both_are_known_to_be
         assert {price.noise for price in ledger.prices if price.charged.any()} == {label}
         assert torch.allclose(ledger.rho(), state.oracle.meter.spent, rtol=1e-12)
         claim = account(events_of(ledger, 0), 1e-5)
-        # The control: Gaussian noise of this cost, which is what a wrong label would make of it.
+        # The control: the claim of Gaussian noise at this cost, which a wrong label would give.
         if label == "zcdp":
             assert claim.epsilon > rho_to_epsilon(float(ledger.rho()[0]), 1e-5, "exact")
         elif label == "gaussian":
@@ -324,7 +324,7 @@ def test_resumed_is_uninterrupted_to_the_bit(momentum, tmp_path):
 
 
 def noises(runs: int, names: list[str]) -> Tensor:
-    """The noise of every release, gradients and losses, one row each."""
+    """Return the noise of every release, gradients and losses, one row each."""
     problem = network()
     ones = torch.ones(runs, dtype=torch.float64)
     oracle = ClippedGradient(problem, CLIP, LossAdaptiveNoise(ones, ones / 9, 1.5, 9 * ones), mechanism=Spy())
@@ -334,7 +334,7 @@ def noises(runs: int, names: list[str]) -> Tensor:
         request = oracle.mechanism.requests[-1]  # type: ignore[attr-defined]
         mean = problem.gradients(points_seen[-1]).losses.clamp(0, 1).mean(1)
         seen.append((estimate.gradient - request.answer.value) / request.noise_std[:, None])
-        loss_noise = (state.oracle.belief.plan.last_loss - mean) / (9 / 12)
+        loss_noise = (state.oracle.memory.plan.last_loss - mean) / (9 / 12)
         seen.append(loss_noise[:, None].expand(-1, problem.dim))
         points_seen.append(state.x)
 

@@ -1,4 +1,4 @@
-"""The minibatch oracles against the laws: neighbours, budgets, exactness, noise, bits; and what a run may claim."""
+"""The minibatch oracles against the laws: neighbours, budgets, exactness, noise, bits, and the runs' guarantees."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,7 @@ import torch
 from stand_ins import Spy
 from torch import Tensor, nn
 
-from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Release, Sampling, Status
+from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Request, Sampling, Status
 from dpnotes.guarantees import (
     BATCH_NORM,
     EXAMPLES_APART,
@@ -22,7 +22,7 @@ from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.oracles.release import Desk
+from dpnotes.oracles.release import Releases
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.events import CombinationError, events_of, merged
@@ -44,12 +44,12 @@ PAIRS = [
 
 
 def linear(rows: Tensor) -> CustomProblem:
-    """Examples whose gradients are these rows, at every point."""
+    """Return examples with these gradients at every point."""
     return CustomProblem(lambda x, row: x @ row, rows.shape[1], rows)
 
 
 def vectors(length: float = C, num_examples: int = N, dim: int = 3) -> Tensor:
-    """Gradients of one length, each followed by its opposite."""
+    """Return gradients of one length, each followed by its opposite."""
     drawn = Streams.of("vectors", ["a"]).normal("rows", 0, num_examples * dim).view(num_examples, dim)
     drawn = length * drawn / torch.linalg.vector_norm(drawn, dim=1, keepdim=True)
     return torch.where(torch.arange(num_examples)[:, None] % 2 == 0, drawn, -drawn.roll(1, 0))
@@ -79,8 +79,8 @@ def every(runs: int) -> Tensor:
     return torch.ones(runs, dtype=torch.bool)
 
 
-def answer(oracle: Any, runs: int = 200) -> Release:
-    """What one estimate of many runs, each with a batch of its own, is asked to release."""
+def answer(oracle: Any, runs: int = 200) -> Request:
+    """Return the release that one estimate requests, for many runs with different batches."""
     spy = Spy()
     oracle = replace(oracle, mechanism=spy)
     x = torch.zeros(runs, 3, dtype=torch.float64)
@@ -93,7 +93,7 @@ def answer(oracle: Any, runs: int = 200) -> Release:
 def test_clipped_an_example_without_a_finite_gradient_counts_as_zero(sampling, relation):
     rows = vectors()
     found = []
-    square, no_number = (lambda s: s * s), (lambda s: s * s - s * s + 1)  # of 1e200 infinite, and not even that
+    square, no_number = (lambda s: s * s), (lambda s: s * s - s * s + 1)  # infinite at 1e200, and even NaN
     for hostile, factor in ((0.0, square), (1e200, square), (1e200, no_number)):
         scale = torch.ones(N, dtype=torch.float64)
         scale[5] = hostile
@@ -132,7 +132,7 @@ def test_a_run_spends_what_it_declares_and_takes_every_step(sampling, relation):
     assert claims[0].epsilon > claims[1].epsilon > claims[2].epsilon
     if sampling == WHOLE:
         assert torch.allclose(ledger.rho(), oracle.declared(), rtol=1e-12)
-    else:  # the control: what sampling gains is in the claim, and in no zCDP
+    else:  # the control: amplification by sampling is in the claim, but not in the zCDP
         whole = [replace(e, sampling=WHOLE) for e in oracle.events(0)]
         assert claims[0].epsilon < 0.95 * account(whole, 1e-5).epsilon
 
@@ -306,7 +306,7 @@ def test_a_run_above_its_bound_claims_nothing(check):
     (claim, *_) = oracle.guarantee(state.oracle, 1e-5, STREAMS)
     if check:
         assert not claim.holds and str(claim).startswith("no guarantee, since this did not hold")
-    else:  # what nobody looks at is assumed, and said to be
+    else:  # unchecked bounds are declared as assumed
         assert claim.holds and "checked" not in str(claim) and "every gradient norm is at most 0.45" in str(claim)
 
 
@@ -368,7 +368,7 @@ def test_what_a_bound_rests_on_is_said():
 # ---------------------------------------------------------------- what the problem is asked for
 @dataclass
 class Counted:
-    """A problem that counts what it is asked for, can be augmented, and mixes its examples."""
+    """A problem that counts its calls, can be augmented, and mixes its examples."""
 
     inner: Any
     asked: list[str] = field(default_factory=list)
@@ -425,7 +425,7 @@ def test_augmented_examples_are_asked_for_by_call():
 # ---------------------------------------------------------------- fresh batches
 @dataclass(frozen=True)
 class Sphere:
-    """Half the squared norm, and an example's gradient that is off by a unit normal vector."""
+    """Half the squared norm, with example gradients that are off by a unit normal vector."""
 
     def fresh(self, batch_size: int, streams: Streams, purpose: str, call: int | Tensor) -> "Sphere.Batch":
         return Sphere.Batch(streams.normal(purpose, call, 3) / batch_size**0.5)
@@ -523,7 +523,7 @@ def test_the_cost_tells_no_secret_size():
         (lambda p: fresh(1, sampling=Sampling.fixed_size(9, 100)), "Expected batch_size=100 to be the sampling's 9"),
         (lambda p: fresh(1, bound_basis="enforced"), "Expected bound_basis='enforced' to be one of"),
         (
-            lambda p: Desk.fixed(C, 4, noise(1), 1, REPLACE, FIXED, "checked", Gaussian(), gradients=4),
+            lambda p: Releases.fixed(C, 4, noise(1), 1, REPLACE, FIXED, "checked", Gaussian(), gradients=4),
             "Expected basis='checked' to be one of: enforced, proved, measured, assumed",
         ),
     ],

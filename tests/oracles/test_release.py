@@ -1,4 +1,4 @@
-"""The desk: plans that cost nothing until they are released, states that release once, and claims that hold."""
+"""Plans and releases: plans that cost nothing until they are released, states that release once, and valid claims."""
 
 import contextlib
 import copy
@@ -18,7 +18,7 @@ from scipy.stats import norm
 from stand_ins import Spy, Wrapped
 from torch import Tensor
 
-from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Release, Sampling, Sensitive, Status
+from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Request, Sampling, Sensitive, Status
 from dpnotes.guarantees import Assumption, Basis
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive, run
@@ -26,7 +26,7 @@ from dpnotes.oracles import minibatch, release
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State
+from dpnotes.oracles.release import Answer, Ask, Meter, ReleasePlan, Releases, ReleasingOracle, State
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.accounting import rho_to_epsilon
@@ -109,7 +109,7 @@ def test_a_plan_that_is_voided_costs_nothing(name: str):
     before = copied(state)
     plan = oracle.plan(state, x, EVERY)
     assert bool(plan.granted.all()) and bool((plan.spent.total > 0).all())
-    plan.close(oracle.desk)
+    plan.close(oracle.releases)
     none = oracle.plan(state, x, EVERY).only(~EVERY, torch.full((RUNS,), int(Status.DATA_EXHAUSTED)))
     kept, estimate = oracle.release(none, streams)
     assert kept is state and same(state, before) and not estimate.gradient.any() and not estimate.price.charged.any()
@@ -125,7 +125,7 @@ def test_a_plan_is_released_once_by_its_own_oracle_and_for_its_own_state(name: s
     oracle, other = ORACLES[name](), ORACLES[name]()
     state, x, streams = begun(oracle)
     plan, second, voided = (oracle.plan(state, x, EVERY) for _ in range(3))
-    voided.close(oracle.desk)
+    voided.close(oracle.releases)
     for wrong in (lambda: other.release(plan, streams), lambda: oracle.release(voided, streams)):
         with pytest.raises(ValueError, match="Expected plan to be this oracle's, neither released nor voided"):
             wrong()
@@ -157,7 +157,7 @@ def test_a_state_that_has_released_is_refused_whatever_stands_beside_its_meter(n
     state, x, streams = begun(oracle)
     stored = copied(state)
     after, estimate = oracle.estimate(state, x, streams, EVERY)
-    for again in (state, replace(state, belief=after.belief)):
+    for again in (state, replace(state, memory=after.memory)):
         with pytest.raises(ValueError, match="Expected state to have released nothing yet"):
             oracle.estimate(again, x, streams, EVERY)
         with pytest.raises(ValueError, match="Expected state to have released nothing yet"):
@@ -166,7 +166,7 @@ def test_a_state_that_has_released_is_refused_whatever_stands_beside_its_meter(n
     assert same(replayed, after), "a checkpoint is replayed to the bit"
     _, following = oracle.estimate(after, x, streams, EVERY)
     assert bool((following.status == Status.OK).all())
-    # The control: without the rule the noise of two answers is the same, and their difference is exact.
+    # The control: without the rule two answers have the same noise, and their difference is exact.
     monkeypatch.setattr(release, "_on_time", lambda late, asked: asked)
     _, elsewhere = oracle.estimate(state, x / 2, streams, EVERY)
     if name == "clipped":
@@ -234,11 +234,11 @@ def test_of_many_threads_one_is_given_the_release(name: str):
         assert len(given) == 1
 
 
-Held = tuple[Any, Any, Streams, list[int]]  # a state, its oracle, its streams and which runs it is of
+Held = tuple[Any, Any, Streams, list[int]]  # a state, its oracle, its streams, and the indices of its runs
 
 
 def something_done(choose: random.Random, method: Descent, pool: list[Held]) -> Held:
-    """What comes of a step, a few steps, a copy, a new meter, a mixture with another state, or some of the runs."""
+    """Do one random thing: a step, some steps, a copy, a new meter, a mix with another state, or a subset of runs."""
     state, oracle, streams, rows = choose.choice(pool)
     other = choose.choice([other for other, _, _, runs in pool if runs == rows])
     index = torch.tensor(sorted(choose.sample(range(len(rows)), choose.randint(1, len(rows)))))
@@ -257,7 +257,7 @@ def something_done(choose: random.Random, method: Descent, pool: list[Held]) -> 
 
 
 def drawn_twice(trial: int) -> bool:
-    """Whether any noise is drawn twice by who does 25 things at random to states: step, drive, copy, part, mix."""
+    """Return whether noise is drawn twice in 25 random operations on states: step, drive, copy, subset, mix."""
     choose, drawn = random.Random(trial), Counter[tuple[int, int]]()
 
     class Counting(Gaussian):
@@ -317,16 +317,16 @@ def test_what_is_declared_is_a_copy(name: str):
 
 
 def test_a_state_does_not_go_to_a_data_set_that_grew_nor_to_other_premises():
-    """Of more examples others come first: those that were used would be used again, and had paid once."""
-    desk = ORACLES["Spider"]().desk
+    """With more examples the order changes: used examples would be used again after paying once."""
+    releases = ORACLES["Spider"]().releases
     others = [
-        replace(desk, total=desk.total + 20),
-        replace(desk, total=None),
-        replace(desk, apart=(Assumption("nothing of an example enters another one's gradient", "assumed"),)),
-        replace(desk, not_covered=("data",)),
+        replace(releases, total=releases.total + 20),
+        replace(releases, total=None),
+        replace(releases, apart=(Assumption("nothing of an example enters another one's gradient", "assumed"),)),
+        replace(releases, not_covered=("data",)),
     ]
-    assert torch.equal(desk.terms, replace(desk).terms)
-    assert not any(torch.equal(desk.terms, other.terms) for other in others)
+    assert torch.equal(releases.terms, replace(releases).terms)
+    assert not any(torch.equal(releases.terms, other.terms) for other in others)
 
 
 @pytest.mark.slow
@@ -340,7 +340,7 @@ def test_what_a_caller_does_to_a_tensor_afterwards_changes_no_claim():
     same_noise = expected.estimate(*begun(expected), EVERY)[1]
     assert torch.equal(estimate.gradient, same_noise.gradient)
     assert oracle.guarantee(after, 1e-5, streams)[0] == expected.guarantee(expected.init(x), 1e-5, streams)[0]
-    with pytest.raises(ValueError, match="other terms"):  # a part is made of what stands there now
+    with pytest.raises(ValueError, match="other terms"):  # a part is made of the current settings
         index = torch.tensor([0, 2])
         part = oracle.take(index)
         part.estimate(map_state(lambda t: t[index], after), x[index], streams.take(index), EVERY[:2])
@@ -384,7 +384,7 @@ def test_a_state_of_another_oracle_is_no_ground_for_a_claim(name: str, change: d
 
 
 def test_a_claim_is_for_the_last_state_of_a_run():
-    """Whoever watches a run and asks for an estimate in its last step has released what the run does not know of."""
+    """An estimate that an observer requests in the last step is a release that the run's claim would miss."""
     oracle, method = ORACLES["clipped"](), Descent(0.1)
     _, x, streams = begun(oracle)
 
@@ -402,7 +402,7 @@ def test_a_plan_is_released_by_who_made_it(name: str):
     oracle = ORACLES[name]()
     state, x, streams = begun(oracle)
     plan = oracle.plan(state, x, torch.tensor([True, False, True]))
-    forged = Plan(plan.state, plan.x, plan.asks, plan.granted, plan.status, plan.spent, plan.cost)
+    forged = ReleasePlan(plan.state, plan.x, plan.asks, plan.granted, plan.status, plan.spent, plan.cost)
     for wrong in (replace(plan, granted=EVERY), replace(plan, spent=state.meter.filter), forged):
         with pytest.raises(ValueError, match="Expected plan to be this oracle's"):
             oracle.release(wrong, streams)
@@ -413,7 +413,7 @@ def test_a_plan_is_released_by_who_made_it(name: str):
 
 # ---------------------------------------------------------------- nothing is looked at
 class Untouchable:
-    """Data that nobody may ask."""
+    """Data that fail the test when used."""
 
     num_examples, dim, constants, basis = N, DIM, {}, "assumed"
     total = torch.tensor(150)
@@ -455,7 +455,7 @@ def test_a_plan_refuses_by_public_numbers_and_asks_no_data(monkeypatch):
 
 
 def test_clients_plan_before_any_of_them_releases():
-    """One round of three clients: a run that one of them cannot pay for is paid for by none."""
+    """In a round of three clients, a run that one client cannot pay for is paid for by none."""
     budgets = (rows(1.0), rows(1.0, 0.001, 1.0), rows(1.0, 1.0, 1.0))
     clients = [ClippedGradient(PROBLEM, 0.5, replace(FixedNoise.of([uniform(1.0, 9)] * RUNS), budget=budget))
                for budget in budgets]  # fmt: skip
@@ -478,7 +478,7 @@ def test_clients_plan_before_any_of_them_releases():
 # ---------------------------------------------------------------- SPIDER on all data, at several points
 @dataclass(frozen=True, eq=False)
 class Smoothed:
-    """Samples whose gradients are means over the points around the one that is asked for."""
+    """Samples whose gradients are means over points around the given one."""
 
     samples: Any
     offsets: Tensor
@@ -609,14 +609,14 @@ def test_a_mechanism_of_one_s_own_claims_zcdp_unless_it_says_that_its_noise_is_g
 
 @dataclass(frozen=True)
 class Quarter(Gaussian):
-    """A `release` of its own, with a quarter of the noise, and the price of that."""
+    """A class with its own `release`: a quarter of the noise, and the matching price."""
 
     def release(self, state: Any, request: Any, streams: Streams) -> Any:
         return super().release(state, replace(request, noise_std=request.noise_std / 4), streams)
 
 
 class Labelled(Gaussian):
-    """Speaks for what it has, which is a `Gaussian`'s release."""
+    """A class that declares Gaussian noise for its inherited release."""
 
     noise = "gaussian"
 
@@ -627,7 +627,7 @@ class Says:
 
 @dataclass(frozen=True)
 class Given(Gaussian):
-    """Takes its release from whoever makes it."""
+    """A class whose release is passed to its constructor."""
 
     release: Any = field(default=None, kw_only=True)
 
@@ -709,9 +709,9 @@ def test_a_state_does_not_go_from_noise_that_is_not_said_to_be_gaussian_to_one_t
 
 
 def test_a_state_does_not_go_from_one_tree_to_another():
-    """Noise that was combined from two draws is not what the blocks of a plain tree are priced for."""
-    desk = ORACLES["Spider"]().desk
-    terms = [replace(desk, mechanism=tree).terms for tree in (Tree(8), Tree(8), Tree(8, optimal=True), Tree(9))]
+    """Noise combined from two draws does not match the blocks that a plain tree pays for."""
+    releases = ORACLES["Spider"]().releases
+    terms = [replace(releases, mechanism=tree).terms for tree in (Tree(8), Tree(8), Tree(8, optimal=True), Tree(9))]
     assert torch.equal(terms[0], terms[1])
     assert not any(torch.equal(terms[0], other) for other in terms[2:])
 
@@ -743,7 +743,7 @@ def test_points_and_answers_of_16_bits_are_refused():
         with pytest.raises(ValueError, match=rf"Expected x of {dtype} to be float32 or float64"):
             oracle.plan(state, x.to(dtype), EVERY)
         answer = Sensitive(torch.zeros(1, 1, dtype=dtype), torch.ones(1), ZERO, "proved")
-        request = Release(answer, torch.ones(1), torch.zeros(1, dtype=torch.int64), torch.tensor([True]))
+        request = Request(answer, torch.ones(1), torch.zeros(1, dtype=torch.int64), torch.tensor([True]))
         for mechanism in (Gaussian(), Exact(), Laplace()):
             with pytest.raises(ValueError, match=rf"Expected an answer of {dtype} to be float32 or float64"):
                 mechanism.release(mechanism.init(torch.zeros(1, 1)), request, Streams.of(0, ["a"]))
@@ -770,18 +770,18 @@ def test_a_loss_in_an_interval_moves_by_its_width_and_no_further(monkeypatch):
         one, other = losses[relation, -100.0], losses[relation, 100.0]
         assert one.l2_sensitivity.tolist() == [2.0 / 4] * RUNS
         assert torch.allclose((one.value - other.value).abs()[:, 0].double(), one.l2_sensitivity)
-    radius = Desk(rows(1.0), REPLACE, WHOLE, "enforced", Gaussian()).bound(2.0, 4)
+    radius = Releases(rows(1.0), REPLACE, WHOLE, "enforced", Gaussian()).bound(2.0, 4)
     assert radius.sensitivity.tolist() == [1.0] * RUNS, "control: a vector of this length can turn around"
     assert ORACLES["clipped"]().estimate(*begun(ORACLES["clipped"]())[:2], streams, EVERY)[1].num_evaluations is None
 
 
 # ---------------------------------------------------------------- what is amplified is counted
 class Quieter(MinibatchGradient):
-    """An oracle that asks for another noise than it claims from its third step on."""
+    """An oracle whose noise differs from its claim from the third step on."""
 
     def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
         factor = torch.where(state.meter.calls < 2, 1.0, self.divisor or 1.0)
-        (ask,) = self.desk.claimed
+        (ask,) = self.releases.claimed
         return (replace(Ask.with_std(ask.bound, ask.noise_std * factor), gradients=ask.gradients),)
 
 
@@ -796,14 +796,14 @@ def test_a_claim_that_is_amplified_counts_its_steps_and_compares_each_ask():
                 break
             state, estimate = oracle.estimate(state, x, streams, EVERY)
             assert not estimate.status.any()
-        else:  # more noise than is claimed was let through, and the steps were counted
+        else:  # more noise than claimed is allowed, and the steps are counted
             assert oracle.plan(state, x, EVERY).status.tolist() == [Status.FINISHED] * RUNS
             assert oracle.events(0)[0].count == 4 and all(c.holds for c in oracle.guarantee(state, 1e-5, streams))
     oracle = ORACLES["Poisson"]()
     state, x, _ = begun(oracle)
-    (ask,) = oracle.desk.claimed
+    (ask,) = oracle.releases.claimed
     with pytest.raises(ValueError, match="Expected num_asks=2 to be 1, as is claimed"):
-        oracle.desk.plan(state, x, (ask, replace(ask, mechanism=Gaussian("another"))), EVERY)
+        oracle.releases.plan(state, x, (ask, replace(ask, mechanism=Gaussian("another"))), EVERY)
 
 
 def test_two_answers_of_a_step_do_not_draw_from_one_stream():
@@ -812,8 +812,8 @@ def test_two_answers_of_a_step_do_not_draw_from_one_stream():
     gradient, loss = oracle.ask(state, x)
     for mechanism in (None, Gaussian(oracle.mechanism.purpose)):
         with pytest.raises(ValueError, match="a mechanism with a purpose of its own"):
-            oracle.desk.plan(state, x, (gradient, replace(loss, mechanism=mechanism)), EVERY)
-    assert bool(oracle.desk.plan(state, x, (gradient, loss), EVERY).granted.all()), "the control"
+            oracle.releases.plan(state, x, (gradient, replace(loss, mechanism=mechanism)), EVERY)
+    assert bool(oracle.releases.plan(state, x, (gradient, loss), EVERY).granted.all()), "the control"
 
 
 # ---------------------------------------------------------------- noise that a run chooses
@@ -824,37 +824,37 @@ class Heard:
 
 
 @dataclass(frozen=True, eq=False)
-class Chooser(OnDesk):
-    """Asks for one number; spends the rest of its budget at once where the first answer was above 0, else nothing."""
+class Chooser(ReleasingOracle):
+    """An oracle of one number that spends its remaining budget if the first answer is above 0, else nothing."""
 
     value: float
     budget: Tensor
     first: float = 0.2
 
     @cached_property
-    def desk(self) -> Desk:
-        return Desk(self.budget, REPLACE, WHOLE, "proved", Gaussian())
+    def releases(self) -> Releases:
+        return Releases(self.budget, REPLACE, WHOLE, "proved", Gaussian())
 
     def begin(self, x: Tensor) -> Heard:
-        return Heard(self.desk.mechanism.init(x), torch.zeros_like(self.budget))
+        return Heard(self.releases.mechanism.init(x), torch.zeros_like(self.budget))
 
     def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
-        rest = torch.where(state.belief.last > 0, self.budget - self.first, 1e-20) * (1 - 1e-12)
+        rest = torch.where(state.memory.last > 0, self.budget - self.first, 1e-20) * (1 - 1e-12)
         cost = torch.where(state.meter.calls == 0, self.first, rest)
-        return (Ask.with_multiplier(self.desk.bound(0.5, 1), (0.5 / cost).sqrt()),)
+        return (Ask.with_multiplier(self.releases.bound(0.5, 1), (0.5 / cost).sqrt()),)
 
-    def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
+    def answer(self, plan: ReleasePlan, streams: Streams) -> tuple[Answer, ...]:
         return (Answer(torch.full_like(plan.x, self.value)),)
 
-    def believe(self, plan: Plan, noise: Any, values: list[Tensor]) -> tuple[Heard, Tensor]:
-        return Heard(noise, torch.where(plan.granted, values[0][:, 0], plan.state.belief.last)), values[0]
+    def remember(self, plan: ReleasePlan, noise: Any, values: list[Tensor]) -> tuple[Heard, Tensor]:
+        return Heard(noise, torch.where(plan.granted, values[0][:, 0], plan.state.memory.last)), values[0]
 
     def bounds(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
         return ()
 
 
 class GivenNoise:
-    """Streams whose noise is written down."""
+    """Streams with given noise."""
 
     secret = False
 
@@ -866,7 +866,7 @@ class GivenNoise:
 
 
 def exact_delta(epsilon: float, budget: float, side: float) -> float:
-    """Of the first answer and the one it decides on, for the values 1/2 and -1/2, at the levels that were asked for."""
+    """Return delta of the first answer and the following one, for the values 1/2 and -1/2, at the requested levels."""
     grid = torch.linspace(-9, 9, 20_001, dtype=torch.float64)
     oracle = Chooser(side, torch.full((len(grid),), budget, dtype=torch.float64))
     x, active, streams = grid[:, None], torch.ones(len(grid), dtype=torch.bool), GivenNoise(grid[:, None])
@@ -874,7 +874,7 @@ def exact_delta(epsilon: float, budget: float, side: float) -> float:
     _, second = oracle.estimate(state, x, streams, active)  # type: ignore[arg-type]
     assert bool((second.status == 0).all()) and len(second.price.noise_multiplier.unique()) == 2
     level = first.price.noise_multiplier.numpy()
-    loss = 2 * side * first.gradient[:, 0].numpy() / level**2  # log of the densities' ratio, of the sensitivity 1
+    loss = 2 * side * first.gradient[:, 0].numpy() / level**2  # log of the density ratio, for sensitivity 1
     mu, left = 1 / second.price.noise_multiplier.numpy(), epsilon - loss
     tail = (
         norm.cdf(mu / 2 - left / mu) - norm.cdf(-mu / 2 - left / mu) * torch.tensor(left).clamp_max(600).exp().numpy()
@@ -891,7 +891,7 @@ def test_noise_that_a_run_chooses_is_claimed_exactly_and_no_transcript_exceeds_i
     assert claim.epsilon < 0.95 * rho_to_epsilon(rho, delta, "tight")
     found = [exact_delta(claim.epsilon, rho, side) for side in (0.5, -0.5)]
     assert 0.5 * delta < max(found) <= delta * (1 + 1e-6)
-    # Controls: a filter that forgets the first answer lets this one through; and less noise than is claimed.
+    # Controls: a filter that forgets the first answer accepts this; and there is less noise than claimed.
     assert max(exact_delta(claim.epsilon, rho + 0.2, side) for side in (0.5, -0.5)) > 1.2 * delta
     listening = ORACLES["listening"]()
     claims = listening.guarantee(begun(listening)[0], delta, Streams.of(0, range(RUNS)))

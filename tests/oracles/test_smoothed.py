@@ -1,4 +1,4 @@
-"""Smoothed samples against closed forms: means, covariances, what they cost, and what a whole run reveals."""
+"""Smoothed samples against closed forms: means, covariances, costs, and the information in a whole run."""
 
 import math
 from collections.abc import Callable
@@ -23,12 +23,12 @@ from dpnotes.random.streams import Streams
 
 DIM, RUNS, RADIUS = 3, 20_000, 0.3
 SLOPE = torch.tensor([2.0, -1.0, 0.5], dtype=torch.float64)
-SIGMAS = 5.0  # a test of some tens of numbers errs with a probability below 1e-5
+SIGMAS = 5.0  # some tens of numbers then fail with a probability below 1e-5
 
 
 @dataclass(frozen=True, eq=False)
 class Forms:
-    """Examples `a . x + c |x|^2 / 2`, `(examples, dim)` and `(examples,)`, which say what they were asked for."""
+    """Examples `a . x + c |x|^2 / 2`, `(examples, dim)` and `(examples,)`, which record their calls."""
 
     a: Tensor
     c: Tensor
@@ -67,7 +67,7 @@ def one(a: Tensor, c: float) -> Forms:
 
 
 def estimates(problem: Any, x: Tensor, previous: Tensor | None = None, runs: int = RUNS, **options: Any) -> Tensor:
-    """Of one batch a run that holds all examples, `(runs, dim)`."""
+    """Return estimates of one batch per run that holds all examples, `(runs, dim)`."""
     options = {"directions": 2} | options
     source = SmoothedSamples(problem, RADIUS, **options)
     none = torch.zeros(runs, dtype=torch.int64)
@@ -77,7 +77,7 @@ def estimates(problem: Any, x: Tensor, previous: Tensor | None = None, runs: int
 
 
 def off(found: Tensor, mean: Tensor, covariance: Tensor) -> float:
-    """How far mean and covariance are from what they should be, in standard errors of them."""
+    """Return the largest error of the mean and the covariance, in standard errors."""
     rows = len(found)
     of_mean = (found.mean(0) - mean).abs() / (found.std(0) / rows**0.5)
     products = (found - mean)[:, :, None] * (found - mean)[:, None]
@@ -86,13 +86,13 @@ def off(found: Tensor, mean: Tensor, covariance: Tensor) -> float:
 
 
 def of_losses(a: Tensor, m: int) -> tuple[Tensor, Tensor]:
-    """Of the two-point estimate of a linear loss: `E (a.y)^2 y y' = (|a|^2 I + 2 a a') / d (d + 2)`."""
+    """Return mean and covariance of a linear loss's estimate: `E (a.y)^2 y y' = (|a|^2 I + 2 a a') / d (d + 2)`."""
     second = DIM / (DIM + 2) * (a @ a * torch.eye(DIM) + 2 * torch.outer(a, a))
     return a, (second - torch.outer(a, a)) / m
 
 
 def ball_for_sphere(normal: Tensor, radius: Tensor) -> Tensor:
-    """What line 12 of Algorithm 3 says, in the unit ball."""
+    """Return points as printed in line 12 of Algorithm 3: uniform in the unit ball."""
     points = normal / normal.norm(dim=-1, keepdim=True)
     radii = torch.rand(points[..., :1].shape, generator=torch.Generator().manual_seed(0)).double()
     return radius * points * radii ** (1 / DIM)
@@ -104,7 +104,7 @@ def test_two_point_estimates_have_the_mean_and_the_covariance_of_the_closed_form
     x, move = torch.ones(DIM).double(), torch.tensor([0.1, 0.2, -0.1]).double()
     cases: list[tuple[Callable[[], Tensor], Tensor, int]] = [
         (lambda: estimates(one(SLOPE, 0.0), x), SLOPE, 2),
-        (lambda: estimates(one(SLOPE, 3.0), x), SLOPE + 3 * x, 2),  # a two-point estimate sees no curvature
+        (lambda: estimates(one(SLOPE, 3.0), x), SLOPE + 3 * x, 2),  # a two-point estimate is unaffected by curvature
         (lambda: estimates(one(SLOPE, 3.0), x + move, x), 3 * move, 2),  # an increment, with common directions
         (lambda: estimates(one(SLOPE, 3.0), x, first_directions=5), SLOPE + 3 * x, 5),
     ]
@@ -232,7 +232,7 @@ def test_an_estimate_that_is_not_finite_counts_as_zero():
 
 
 class Wrong(Forms):
-    """A problem that forgets the axis of the examples."""
+    """A problem that omits the axis of the examples."""
 
     def losses(self, x: Tensor, examples: Tensor | None = None) -> Tensor:
         return super().losses(x, examples)[:, 0]
@@ -261,7 +261,7 @@ PATH = (0.0, 0.1, 0.2, 0.15, 0.25, 0.3, 0.2)
 
 
 def transcript(problem: Forms, many: bool, draws: int, scale: float) -> tuple[Tensor, Any]:
-    """All estimates along `PATH`, `(1 + draws, steps)`, each run with one unit of noise, and the claim."""
+    """Return all estimates along `PATH`, `(1 + draws, steps)`, each run with one unit of noise, and the claim."""
     runs, period = 1 + draws, 3
     mechanism: Any = Gaussian() if many else Tree(period)
     rho = 3 * 0.5 / 1.5**2 + 4 * 0.5 / 2.5**2 if many else mechanism.max_cost(1.5)
@@ -282,7 +282,7 @@ def transcript(problem: Forms, many: bool, draws: int, scale: float) -> tuple[Te
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.slow
 def test_the_exact_epsilon_of_a_whole_run_is_at_most_what_is_claimed(many: bool):
-    """Given the directions a transcript is Gaussian; every example is exchanged for its opposite."""
+    """Given the directions, a transcript is Gaussian; every example is replaced by its opposite."""
     n = 6 if many else 13
 
     def worst(scale: float) -> tuple[float, float]:
@@ -304,7 +304,7 @@ def test_the_exact_epsilon_of_a_whole_run_is_at_most_what_is_claimed(many: bool)
 
 
 def test_as_printed_an_example_moves_an_increment_by_far_more_than_is_promised_and_the_run_says_so():
-    """Independent directions, 8 d of them, and no clipping: of linear losses, whose increments are 0."""
+    """Independent directions, 8 d of them, without clipping, for linear losses, whose increments are 0."""
     problem, runs = Forms(torch.eye(DIM).double()[:1].expand(40, -1), torch.zeros(40).double()), 200
 
     def increments(**how: Any) -> tuple[Tensor, Any]:

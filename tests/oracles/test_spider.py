@@ -1,4 +1,4 @@
-"""The SPIDER oracle against the laws: neighbours, budgets, exactness, noise, bits, and examples that are used once."""
+"""The SPIDER oracle against the laws: neighbours, budgets, exactness, noise, bits, and examples used once."""
 
 import io
 import math
@@ -50,7 +50,7 @@ def normal(name: str, *shape: int) -> Tensor:
 
 
 def bowls(slopes: Tensor, curvatures: Tensor) -> CustomProblem:
-    """Examples `slope . x + curvature |x|^2 / 2`: differences of gradients are `curvature * move`."""
+    """Return examples `slope . x + curvature |x|^2 / 2`; differences of their gradients are `curvature * move`."""
     return CustomProblem(lambda x, a, c: x @ a + c * (x @ x) / 2, slopes.shape[1], slopes, curvatures)
 
 
@@ -59,7 +59,7 @@ def population(noise: float = 0.5, dim: int = DIM) -> VirtualData:
 
 
 def silent(dim: int = DIM) -> VirtualData:
-    """Examples that are all alike."""
+    """Return identical examples."""
     return VirtualData(Separable([(Cosine(1.0), dim)]), Separable([(Linear(0.0), dim)]))
 
 
@@ -69,7 +69,7 @@ def exact(samples: Any, runs: int, **more: Any) -> Spider:
 
 
 def walk(oracle: Any, x: Tensor, streams: Streams, steps: int, size: float = 0.1, state: Any = None) -> list[tuple]:
-    """Estimates along a path that is the same for every oracle, with state and point."""
+    """Return estimates along a path that is the same for every oracle, with states and points."""
     state, seen = oracle.init(x) if state is None else state, []
     for _ in range(steps):
         state, estimate = oracle.estimate(state, x, streams, every(len(x)))
@@ -80,7 +80,7 @@ def walk(oracle: Any, x: Tensor, streams: Streams, steps: int, size: float = 0.1
 
 # ---------------------------------------------------------------- law 1: neighbours
 def data(scale: float) -> tuple[Tensor, Tensor]:
-    """Slopes and curvatures of examples; at scale 3 all are longer than G, and all differences than M |move|."""
+    """Return slopes and curvatures; at scale 3 all gradients exceed G, and all differences exceed M |move|."""
     slopes = normal("slopes", N, DIM)
     slopes = scale * G * slopes / torch.linalg.vector_norm(slopes, dim=1, keepdim=True)
     return slopes, scale * M * torch.where(torch.arange(N) % 2 == 0, 1.0, -1.0).double()
@@ -105,7 +105,7 @@ def test_differences_in_factors_are_those_written_out():
 
 
 def test_what_is_asked_at_several_points_is_the_mean_of_the_answers_at_each():
-    """Of gradients that know their differences in factors: those of several points are written out."""
+    """The gradients know their differences as factors; at several points they are written out."""
     problem = QuadraticSensing.sample(torch.ones(1, 4, dtype=torch.float64), 30, seed=0)
     zero = torch.tensor([0])
     batch = DataSetSamples(problem).batch(zero, torch.tensor([20]), Streams.of(0, ["a"]), zero)
@@ -173,17 +173,17 @@ def test_a_sum_longer_than_its_tree_is_refused_or_begun_anew():
 
 
 def use_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break the cursor: it says what the last batch used."""
+    """Break the cursor, so that it holds the last batch's use only."""
     line = "used = meter.used if ask.examples is None else meter.used + plan.uses"
     broken = module_with_line_replaced(release, line, line.replace("meter.used + ", ""))
-    monkeypatch.setattr(release.Desk, "_counted", broken.Desk._counted)
+    monkeypatch.setattr(release.Releases, "_counted", broken.Releases._counted)
 
 
 LEAPS = (0.0, 0.1, 0.1, 0.3, "save", 0.7, 0.71, "back", 0.3, 0.5, "back", 0.45, 0.45, 0.6, 0.2, 0.21)
 
 
 def released(spider: Any, mechanism: Any, slopes: Tensor, curvatures: Tensor, refresh: bool, draws: int) -> Any:
-    """All estimates of a walk with leaps, rollbacks and fresh gradients, `(1 + draws, outputs)`, and the claim."""
+    """Return all estimates of a walk with jumps, rollbacks and refreshes, `(1 + draws, outputs)`, and the claim."""
     runs, z = 1 + draws, 1.3
     tree = isinstance(mechanism, Tree)
     rho = mechanism.max_cost(z) if tree else 0.5 / z**2
@@ -214,7 +214,7 @@ def test_the_exact_epsilon_of_a_whole_run_is_at_most_what_is_claimed(mechanism, 
     draws = sum(leap not in ("save", "back") for leap in LEAPS)
 
     def worst(spider: Any, enough: float = math.inf) -> tuple[float, float]:
-        """The largest epsilon over the neighbours, or the first that is so many times the claim; and the claim."""
+        """Return the largest epsilon over the neighbours, or the first above `enough` claims; and the claim."""
         base, claim = released(spider, mechanism, slopes, curvatures.double(), refresh, draws)
         largest = 0.0
         for example in range(40):
@@ -298,7 +298,7 @@ def test_noise_of_a_sum_is_the_tree_s_or_that_of_all_moves():
     assert abs(float(torch.corrcoef(pair)[0, 1])) < 0.03
 
 
-# ---------------------------------------------------------------- law 5: bits, belief and meter
+# ---------------------------------------------------------------- law 5: bits, memory and meter
 def small_oracle(runs: int, mechanism: Any) -> Spider:
     tree = isinstance(mechanism, Tree)
     return Spider(
@@ -348,11 +348,11 @@ def test_restoring_never_moves_the_meter_back():
         back = oracle.rollback(restore(now, flatten(now)), saved, mask, refresh=refresh)
         for name, tensor in flatten(now.meter).items():
             assert torch.equal(flatten(back.meter)[name], tensor)
-        assert torch.equal(back.belief.point[0], seen[3][1][0]) and torch.equal(back.belief.point[1], seen[-1][1][1])
+        assert torch.equal(back.memory.point[0], seen[3][1][0]) and torch.equal(back.memory.point[1], seen[-1][1][1])
         after, estimate = oracle.estimate(back, seen[3][1], streams, every(2))
         assert after.meter.refreshes[0] - now.meter.refreshes[0] == int(refresh)
         assert (after.meter.used > now.meter.used).all() and (after.meter.calls == now.meter.calls + 1).all()
-        # Asked again where it was, the restored sum says the same: its difference is 0, and so is its noise.
+        # Queried again at its point, the restored sum gives the same answer: the difference and its noise are 0.
         assert torch.equal(estimate.gradient[0], seen[3][2].gradient[0]) != refresh
 
 
@@ -376,13 +376,13 @@ def test_a_jump_back_counts_as_the_move_that_it_is():
         state = oracle.init(x)
         for point in (x, away, x):
             state, _ = oracle.estimate(state, point, streams, every(1))
-        assert float(state.belief.drift) == pytest.approx(expected)
+        assert float(state.memory.drift) == pytest.approx(expected)
 
 
 # ---------------------------------------------------------------- examples are used once
 @dataclass
 class Counting:
-    """A data set that keeps the examples it was asked for."""
+    """A data set that records the requested examples."""
 
     problem: Any
     asked: list[int] = field(default_factory=list)
@@ -409,7 +409,7 @@ class Counting:
 
 
 def places_of(spider: Any, total: int = 60) -> tuple[list[int], list[int]]:
-    """Which places of the order each release used, of a run that goes on until its data are exhausted."""
+    """Return the positions in the order of examples that each release used, until the data are exhausted."""
     used: list[int] = []
 
     @dataclass

@@ -1,7 +1,7 @@
-"""By how much privacy breaks: every privacy-breaking erratum has a number, computed here anew.
+"""The amount by which privacy breaks: every privacy-breaking erratum has a number, computed here independently.
 
-Nothing is taken from the claims but the number: noises are those in print, sensitivities those of one replaced example
-(or one put to zero, where the entry says so), and delta comes from scipy, from dp_accounting, or from an integral.
+Only the number is taken from the claims. Noises are those printed, sensitivities those of one replaced example (or of
+one set to zero, where the entry says so), and delta comes from scipy, from dp_accounting, or from an integral.
 """
 
 import math
@@ -19,19 +19,19 @@ from dpnotes import papers
 from dpnotes.theory.claims import Breach, Erratum, Severity, mechanisms
 
 LOG = math.log(1e6)  # ln(1/delta) of delta = 1e-6
-LOG2 = math.log2(1e6)  # to base 2, which Algorithm 1 of two papers counts its levels in
-LEVELS, SHIFTED = 11, 19  # of a tree with 1024 leaves: nodes that hold a leaf, nodes that a reset at the half shifts
+LOG2 = math.log2(1e6)  # the same to base 2, to which Algorithm 1 of two papers counts its levels
+LEVELS, SHIFTED = 11, 19  # a tree with 1024 leaves: nodes of a leaf, nodes that a reset at the half shifts
 BREACHES: dict[str, Breach] = {c.id: c.erratum.breach for c in papers.claims() if c.erratum and c.erratum.breach}
 
 
 def gaussian(epsilon: float, ratio: float) -> float:
-    """The least delta of a Gaussian mechanism whose sensitivity is `ratio` standard deviations."""
+    """Return the least delta of a Gaussian mechanism whose sensitivity is `ratio` standard deviations."""
     upper, lower = ratio / 2 - epsilon / ratio, -ratio / 2 - epsilon / ratio
     return float(norm.cdf(upper) - math.exp(epsilon) * norm.cdf(lower))
 
 
 def laplacian(epsilon: float, ratio: float) -> float:
-    """The least delta of a Laplace mechanism whose sensitivity is `ratio` scales."""
+    """Return the least delta of a Laplace mechanism whose sensitivity is `ratio` scales."""
     return max(0.0, 1 - math.exp((epsilon - ratio) / 2))
 
 
@@ -40,7 +40,7 @@ def exact_ratio(epsilon: float, delta: float) -> float:
 
 
 def nodes(step: int, leaves: int, first: int, rule: str) -> list[tuple[int, int]]:
-    """NODE(step): blocks of leaves/2^first, ... 1 leaves; `rule` is what line 14 asks of a block's end."""
+    """Return NODE(step), with blocks of leaves/2^first, ... 1 leaves; `rule` is line 14's condition on an end."""
     begun, chosen = 0, []
     for power in range(first, leaves.bit_length()):
         end = begun + leaves // 2**power
@@ -51,9 +51,9 @@ def nodes(step: int, leaves: int, first: int, rule: str) -> list[tuple[int, int]
 
 
 def tree_delta(epsilon: float, asked: list[list[tuple[int, int]]], shift: np.ndarray, noise: float = 1.0) -> float:
-    """delta of releases whose noises are the sums of the nodes that are asked for, shifted by an example.
+    """Return delta of releases whose noises are sums of the requested nodes, and which an example shifts.
 
-    A shift that no noise can make is seen with certainty: delta is 1.
+    If no noise can cover the shift, it is seen with certainty, and delta is 1.
     """
     used = sorted({node for some in asked for node in some})
     design = np.array([[float(node in some) for node in used] for some in asked]) * noise
@@ -72,13 +72,13 @@ def last_leaf(leaves: int, first: int, rule: str, noise: float = 1.0) -> float:
 
 
 def first_release(steps: Iterable[int], noise: float = 1.0) -> float:
-    """An example that shifts the first of these releases alone, of a mended tree with 8 leaves."""
+    """Return delta for an example that shifts only the first of these releases, of a corrected tree with 8 leaves."""
     asked = [nodes(step, 8, 0, "k' <= t") for step in steps]
     return tree_delta(1.0, asked, np.eye(len(asked))[0], noise)
 
 
 def reset_at_the_half(noise: float) -> float:
-    """One tree of 1024 leaves, O1 asked at leaf 513: an example of leaf 1 shifts all releases before that."""
+    """Return delta of one tree of 1024 leaves with O1 called at leaf 513; an example of leaf 1 shifts all before."""
     leaves, steps = 1024, np.arange(1, 1025)
     asked = [nodes(int(step), leaves, 0, "k' <= t") for step in steps]
     shift = (steps < 513).astype(float)
@@ -95,10 +95,10 @@ def subsampled(epsilon: float) -> float:
 
 
 def above_threshold(scale: float) -> float:
-    """AboveThreshold at epsilon = 1 and sensitivity 1: ten points, the tenth is the first that is chosen.
+    """Return delta of AboveThreshold at epsilon = 1 and sensitivity 1, for choosing the last of ten points.
 
-    Noise of scale 2 on the threshold, which is 0, and of `scale` on a query; nine queries are -2 and -1 in the two data
-    sets, the tenth is 1 and 0.
+    The noise has scale 2 on the threshold, which is 0, and `scale` on a query. Nine queries are -2 and -1 in the two
+    data sets, the tenth is 1 and 0.
     """
 
     def probability(below: float, above: float) -> float:
@@ -111,7 +111,7 @@ def above_threshold(scale: float) -> float:
     return probability(-2, 1) - math.e * probability(-1, 0)
 
 
-# What the print gives, at the epsilon that it states, and what the correction gives where it is a noise.
+# For each erratum, the delta of the printed version at its stated epsilon, and that of the correction if it is a noise.
 REACHED: dict[str, Callable[[float], float]] = {
     "adaptive_batch.alg1.levels": lambda epsilon: last_leaf(8, 1, "k' <= t"),
     "adaptive_batch.alg1.node": lambda epsilon: last_leaf(16, 1, "k' <= k"),
@@ -131,7 +131,7 @@ REACHED: dict[str, Callable[[float], float]] = {
     "noisy_sgd.sec3.4.laplace": lambda epsilon: above_threshold(1),
     "noisy_sgd.sec3.4.hessian": lambda epsilon: laplacian(epsilon, 2 * 1000),
 }
-KEPT: dict[str, Callable[[], float]] = {  # the same functions, at what the corrections ask for
+KEPT: dict[str, Callable[[], float]] = {  # the same functions, at the corrections
     "adaptive_batch.alg1.node": lambda: last_leaf(16, 0, "k' <= t", 1 / exact_ratio(1, 1e-6)),
     "adaptive_batch.alg2.first": lambda: first_release(range(1, 9), 1 / exact_ratio(1, 1e-6)),
     "goldstein.alg3.index": lambda: first_release(

@@ -1,4 +1,4 @@
-"""What `dpnotes calc` reaches: every calculator by name, without algebra; numbers that had been private functions."""
+"""The calculators behind `dpnotes calc`: all reachable by name and without algebra, with the values they had before."""
 
 import json
 import math
@@ -65,7 +65,7 @@ def test_every_calculator_is_reached_by_its_name_and_no_claim_has_it():
         ),
         (
             ("privacy.epsilon", "noise_multiplier=1.1", "num_steps=1000", "sampling_rate=0.01", "delta=1e-5"),
-            {"epsilon": 1.5154},  # what PLDAccountant of dp_accounting says, asked without us
+            {"epsilon": 1.5154},  # computed separately by dp_accounting's PLDAccountant
         ),
         (
             ("privacy.epsilon", "noise_multiplier=1", "num_steps=2344", "sampling_rate=0.01024", "delta=1e-5"),
@@ -93,7 +93,7 @@ def test_a_name_that_is_none_is_one_line():
 
 
 # ---------------------------------------------------------------- what a slider waits for
-# Where numbers that are drawn one by one do not go together: the theorems that are asked most.
+# Values for the main theorems, for which independently drawn numbers are incompatible.
 CHOICE = {
     "d": 1000, "B": 500, "epsilon": 1.0, "delta": 1e-6, "L": 1.0, "f_max": 1.0, "sigma": 1.0, "rho": 1.0,
     "c": 1.0, "c_1": 1.0, "c_2": 1.0, "c_eta": 0.1,
@@ -119,7 +119,7 @@ def test_a_scalar_call_does_no_algebra(paper: str):
         for named in [{"constants": name} for name in calculator.constants] or [{}]:
             try:
                 found = calculator(**numbers, **named)
-            except ValueError:  # the numbers do not go together
+            except ValueError:  # the numbers are incompatible
                 continue
             calls = python_calls(partial(calculator, **numbers, **named))
             assert calls["sympy"] == 0 and 0 < calls.total() < 2000, (claim.id, named, calls)
@@ -134,7 +134,7 @@ def test_control_algebra_is_seen():
 
 # ---------------------------------------------------------------- trees
 def blocks(index: int, sizes: list[int]) -> list[tuple[int, int]]:
-    """By the words of the paper: through the sizes, largest first, taking what fits."""
+    """Follow the paper's description: go through the sizes, largest first, and take each that fits."""
     start, found = 0, []
     for size in sizes:
         if start + size <= index:

@@ -1,7 +1,7 @@
-"""What holds for the claims of all papers. Expected verdicts stand in expected_verdicts.csv, and nowhere else.
+"""Tests of the claims of all papers. The expected verdicts stand in expected_verdicts.csv and nowhere else.
 
-Most tests here take verdicts through the cache of `dpnotes.theory.cache`, whose key is the source of engine and claims
-(../theory/test_cache.py holds it to that); those about another process, and those of the slow suite, check anew.
+Most tests here read verdicts from the cache of `dpnotes.theory.cache`, whose key is the source of the engine and the
+claims (../theory/test_cache.py tests the key). The tests about another process, and the slow suite, check anew.
 """
 
 import ast
@@ -38,7 +38,7 @@ from tests.drawing import drawn
 ROOT = Path(__file__).parents[2]
 SCOPES = {"checked", "algorithm", "no formula"}
 _X = PaperSymbols("example").symbol("x", "a number")
-TRUE = Identity(_X, _X, _X)  # what would stand for a claim that checks nothing
+TRUE = Identity(_X, _X, _X)  # a statement that checks nothing
 
 each_paper = pytest.mark.parametrize("paper", papers.PAPERS)
 
@@ -77,7 +77,7 @@ def corrections(paper: str) -> dict[str, Verdict]:
 
 
 def place(claim: Claim, places: list[str]) -> str:
-    """The longest place that the id begins with, after the paper's key; the id itself where there is none."""
+    """Return the longest place that the id begins with, after the paper's key, or else the id itself."""
     _, name = claim.id.split(".", 1)
     return max((other for other in places if f"{name}.".startswith(f"{other}.")), key=len, default=name)
 
@@ -124,7 +124,7 @@ def test_corrections_are_confirmed_as_expected(paper: str):
 def test_a_claim_has_an_erratum_exactly_when_it_is_not_confirmed(paper: str):
     for claim in papers.claims(paper):
         verdict = verdicts(paper)[claim.id]
-        if verdict.kind != Kind.IMPROVABLE:  # what is true but weak may have a better statement beside it
+        if verdict.kind != Kind.IMPROVABLE:  # a true but weak statement may have a better one beside it
             wrong = verdict.kind not in CONFIRMING | SILENT
             assert (claim.erratum is not None) == wrong, f"{claim.id}: {verdict}"
 
@@ -149,7 +149,7 @@ def test_verdicts_are_the_same_in_another_process_and_load_no_torch(paper: str):
     assert found == {name: str(verdict) for name, verdict in verdicts(paper).items()}
 
 
-# Prints all that is computed of a paper's claims, on whatever processor; `PAPER` stands in front.
+# A program that prints everything computed for a paper's claims, on any processor; `PAPER` is prepended.
 COMPUTED = """
 import json, dpnotes
 from dpnotes import papers
@@ -233,7 +233,7 @@ def test_premises_are_claims_and_have_no_circle():
 
 # ---------------------------------------------------------------- a check can fail
 def answer(statement: Statement) -> Verdict | None:
-    """The verdict, None where the statement is refused: a symbol without an interval, no monomial."""
+    """Return the verdict, or None if the statement is refused: a symbol without an interval, or no monomial."""
     try:
         return statement.verdict()
     except (LookupError, TypeError, ValueError):
@@ -243,10 +243,10 @@ def answer(statement: Statement) -> Verdict | None:
 @pytest.mark.slow
 @each_paper
 def test_a_statement_replaced_by_true_or_by_its_neighbours_has_another_verdict(paper: str):
-    """By `true`, the verdict changes, unless it is that of an identity, whose mutant must fail then.
+    """The statement `true` changes the verdict, except for identities, whose mutant must fail then.
 
-    By what the next claim with as many expressions prints, the verdict changes always: of what is wrong in print, the
-    corrections are compared, as two wrong formulas may well lose the same term.
+    The next claim's printed formula always changes the verdict. Errata are compared by their corrections, because two
+    wrong formulas may omit the same term.
     """
     true = TRUE.verdict()
     claims = [claim.correction() or claim for claim in papers.claims(paper)]
@@ -267,7 +267,7 @@ def test_a_statement_replaced_by_true_or_by_its_neighbours_has_another_verdict(p
                 compared.append(other.id)
                 if answer(statement.restate(*theirs)) != verdict:
                     break
-                # The same rate in another form, which the engine has proved in both directions, or an equal formula.
+                # An equal formula, or the same rate in another form, which the engine has proved in both directions.
                 same = isinstance(statement, Rate | Choice) or equal(statement, theirs)
                 assert same, f"{claim.id} says the same of what {other.id} prints"
         else:
@@ -275,7 +275,7 @@ def test_a_statement_replaced_by_true_or_by_its_neighbours_has_another_verdict(p
 
 
 def equal(statement: Statement, theirs: tuple) -> bool:
-    """Whether two claims print the same formulas in different forms, by the definitions of the first."""
+    """Return whether two claims print the same formulas in different forms, under the definitions of the first."""
     where = getattr(statement, "where", {})
     pairs = zip(statement.printed, theirs, strict=True)
     return all(Identity(_X, ours, other, where=where).verdict().confirms for ours, other in pairs)
@@ -283,7 +283,7 @@ def equal(statement: Statement, theirs: tuple) -> bool:
 
 # ---------------------------------------------------------------- the letters
 def bound_names(source: str) -> set[str]:
-    """Every name that a module binds, at its top or inside of a function or a comprehension."""
+    """Return every name that a module binds, at top level or inside a function or a comprehension."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -383,12 +383,12 @@ def page() -> str:
 
 
 def published() -> list[str]:
-    """The ids that were ever published: the file only grows, and an id is neither renamed nor given away."""
+    """Return all ids ever published: the file only grows, and no id is renamed or reused."""
     return (Path(__file__).parents[1] / "anchors.txt").read_text(encoding="utf-8").split()
 
 
 def broken_links(names: list[str], text: str) -> set[str]:
-    """Ids whose anchor does not stand exactly once on a page."""
+    """Return the ids whose anchor does not occur exactly once on a page."""
     anchors = Counter(re.findall(r'<a id="([^"]+)"></a>', text))
     return {name for name in names if anchors[name] != 1}
 
@@ -405,7 +405,7 @@ def test_control_a_renamed_claim_breaks_its_link_and_a_heading_is_no_anchor():
     name = published()[0]
     assert broken_links([name], page().replace(f'id="{name}"', f'id="{name}.renamed"')) == {name}
     assert broken_links([name], re.sub(r'<a id="[^"]+"></a>', "", page())) == {name}
-    slugs = Counter(re.sub(r"[^\w-]", "", name.lower()) for name in published())  # what a heading would be linked as
+    slugs = Counter(re.sub(r"[^\w-]", "", name.lower()) for name in published())  # the anchor that a heading would get
     assert slugs.keys().isdisjoint(published())
 
 
@@ -419,7 +419,7 @@ def test_every_claim_names_the_version_that_was_read(paper: str):
 @each_paper
 @pytest.mark.slow
 def test_a_rate_is_restated_exactly_where_nothing_is_balanced(paper: str):
-    """By expanding both sides here; a control tunes what it restates, or states another power, and is checked."""
+    """Both sides are expanded here; the control tunes a restated rate, or states another power, and is then checked."""
     for claim in papers.claims(paper):
         if isinstance(claim.statement, Rate):
             assert (verdicts(paper)[claim.id].kind == Kind.RESTATED) == same_sides(claim.statement), claim.id
@@ -428,7 +428,7 @@ def test_a_rate_is_restated_exactly_where_nothing_is_balanced(paper: str):
 
 
 def same_sides(rate: Rate) -> bool:
-    """Whether a rate has nothing to tune, and its terms' products of powers are the printed ones."""
+    """Return whether a rate has no tuned parameter and its terms equal the printed products of powers."""
     sides = []
     for group in ([rate.value], rate.terms.values()):
         total = sympy.expand(sympy.Add(*group).subs(dict.fromkeys(rate.normalised, 1)), power_base=True)
@@ -456,7 +456,7 @@ def test_statements_print_their_regime():
 
 
 def broken_group(latex: str) -> str | None:
-    """An index or exponent that closes in the midst of a pair of brackets: a name that sympy took to pieces."""
+    """Return an index or exponent that ends within a pair of brackets: a name that sympy split."""
     for group in re.findall(r"[_^]{([^{}]*)}", latex):
         if group.count("(") != group.count(")") or group.count("[") != group.count("]") or group.count("|") % 2:
             return group
@@ -480,7 +480,7 @@ def test_the_page_of_errata_is_current():
 
 
 def counts() -> str:
-    """What README says of all claims, from the verdicts."""
+    """Return README's sentence about the number of claims with each verdict."""
     kinds = Counter(verdict.kind for paper in papers.PAPERS for verdict in verdicts(paper).values())
     severities = Counter(claim.erratum.severity for claim in papers.claims() if claim.erratum)
     conditional = sum(", given " in text for paper in papers.PAPERS for text in words(paper).values())

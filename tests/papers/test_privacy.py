@@ -1,8 +1,8 @@
-"""One law over all papers: noise that is returned for (epsilon, delta) is (epsilon, delta)-DP, an example replaced.
+"""One law for all papers: noise returned for (epsilon, delta) is (epsilon, delta)-DP under replace-one.
 
-The releases are put together here from what they are said to be, and an accountant that knows nothing of a paper says
-what they cost. Every calculator and every front door that is asked for a privacy has a case here, or a reason for none:
-a new one without fails by name. Noise that is printed is not held to anything, but to say what it is worth.
+The releases are assembled here from their description, and an accountant that knows nothing of the papers computes
+their cost. Every calculator and every public algorithm that takes a privacy target has a case here, or a reason for
+having none; a new one without either fails by name. Printed noise need not be private, but must state its delta.
 """
 
 import importlib
@@ -28,7 +28,7 @@ from dpnotes.papers.budget_schedules import algorithms as budget_schedules
 from dpnotes.papers.budget_schedules import calculators as budget_schedules_numbers
 from dpnotes.papers.drift_escape import algorithms as drift_escape
 from dpnotes.papers.drift_escape import calculators as drift_escape_numbers
-from dpnotes.papers.drift_escape import clients as drift_escape_doors
+from dpnotes.papers.drift_escape import distributed as drift_escape_doors
 from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
 from dpnotes.papers.drift_escape.selection import Selection
 from dpnotes.papers.goldstein import algorithms as goldstein_doors
@@ -50,39 +50,39 @@ Case = Callable[["Draw"], Releases]
 
 
 class Draw:
-    """Parameters of a problem, over decades, and the privacy that is asked for."""
+    """Random parameters of a problem, over decades, and a privacy target."""
 
     def __init__(self, seed: tuple[int, ...]) -> None:
         self.random = np.random.default_rng(seed)
         self.epsilon, self.delta = self.between(0.03, 30.0), self.between(1e-10, 1e-2)
 
     def between(self, low: float, high: float) -> float:
-        """Log-uniform."""
+        """Return a log-uniform number."""
         return float(np.exp(self.random.uniform(math.log(low), math.log(high))))
 
     def whole(self, low: float, high: float) -> int:
-        """The same, rounded."""
+        """Return a rounded log-uniform number."""
         return round(self.between(low, high))
 
     @property
     def privacy(self) -> dict[str, float]:
-        """What is asked for."""
+        """The target epsilon and delta of the draw."""
         return {"epsilon": self.epsilon, "delta": self.delta}
 
 
 def once(noise_multiplier: float) -> Releases:
-    """One Gaussian release of data that come once."""
+    """Return one Gaussian release of data that are used once."""
     return [Event(noise_multiplier, Relation.REPLACE_ONE, FRESH)]
 
 
 def on_a_tree(noise_multiplier: float, num_leaves: float) -> Releases:
-    """What the worst-placed example of a tree pays."""
+    """Return the cost of the worst-placed example of a tree."""
     return once(math.sqrt(0.5 / Tree(math.ceil(num_leaves)).max_cost(noise_multiplier)))
 
 
 # ---------------------------------------------------------------- the papers
 def unit(draw: Draw) -> dict[str, float]:
-    """G, M and rho."""
+    """Return G, M and rho."""
     smoothness = draw.between(1, 3)
     return {
         "gradient_bound": draw.between(0.3, 3),
@@ -91,7 +91,7 @@ def unit(draw: Draw) -> dict[str, float]:
     }
 
 
-def adaptive_batch_run(found: adaptive_batch.Parameters) -> Releases:
+def adaptive_batch_run(found: adaptive_batch.AdaptiveBatchParameters) -> Releases:
     leaf = 2 * max(found.gradient_bound / found.first_batch, 1 / found.batch_per_gradient)
     return on_a_tree(found.noise_multiplier * found.term_sensitivity / leaf, found.max_leaves)
 
@@ -124,7 +124,7 @@ def adaptive_batch_tree(draw: Draw) -> Releases:
 
 
 def budget_schedule(draw: Draw, kind: str) -> Releases:
-    """A budget for (epsilon, delta), spent over steps on all examples."""
+    """Return a budget for (epsilon, delta), spent over steps on all examples."""
     budget, steps = budget_schedules_numbers.ZCDP(**draw.privacy), draw.whole(1, 60)
     kappa, rho = draw.between(1.05, 100), budget["rho"]
     gamma = 1 - 1 / kappa
@@ -138,7 +138,7 @@ def budget_schedule(draw: Draw, kind: str) -> Releases:
     return [Event(float(noise), Relation.REPLACE_ONE, WHOLE) for noise in found]
 
 
-def drift_escape_run(found: drift_escape.Parameters) -> Releases:
+def drift_escape_run(found: drift_escape.DriftEscapeParameters) -> Releases:
     return once(found.noise_multiplier)
 
 
@@ -158,7 +158,7 @@ def drift_escape_practical(draw: Draw) -> Releases:
 
 
 def drift_escape_clients(draw: Draw) -> Releases:
-    """What each client sends, whatever the number of clients."""
+    """Return the messages of each client, for any number of clients."""
     escape = drift_escape.practical_escape(
         draw.between(1e-3, 0.3), smoothness=draw.between(1, 3), hessian_lipschitz=draw.between(0.3, 1), risk_range=1.0
     )
@@ -169,7 +169,7 @@ def drift_escape_clients(draw: Draw) -> Releases:
 
 
 def drift_escape_selection(draw: Draw) -> Releases:
-    """What each client sends of all models, whatever its number of examples."""
+    """Return the messages of each client about all models, for any number of examples."""
     bounds = {name: draw.between(0.3, 3) for name in ("gradient_bound", "smoothness", "hessian_lipschitz")}
     sizes = tuple(draw.whole(1, 1e6) for _ in range(draw.whole(1, 5)))
     dim, models = draw.whole(1, 1e3), draw.whole(1, 1e4)
@@ -178,7 +178,7 @@ def drift_escape_selection(draw: Draw) -> Releases:
 
 
 def drift_escape_baseline(draw: Draw) -> Releases:
-    """What a client of distributed DP-SGD sends; one of them, as all have as many examples."""
+    """Return the messages of one client of distributed DP-SGD; all clients have equally many examples."""
     size, steps, bound = draw.whole(1, 50), draw.whole(1, 20), draw.between(0.1, 10)
     problem = Quadratic.sample(torch.tensor([1.0]), num_examples=size, spread=1.0, seed=0)
     runs = distributed_noisy_sgd(
@@ -208,7 +208,7 @@ def goldstein_problem(draw: Draw) -> dict[str, Any]:
 def goldstein_single_pass(draw: Draw) -> Releases:
     problem = goldstein_problem(draw)
     found = goldstein_numbers.SINGLE_PASS_PARAMETERS(**problem)
-    # Means that are clipped: an example that is exchanged turns one of them around at most.
+    # Replacing an example at most reverses one of the clipped means.
     leaf = 2 * max(found["clip_reset"] / found["B1"], found["clip_increment"] / found["B2"])
     return on_a_tree(found["sigma"] / leaf, found["Sigma"])
 
@@ -237,7 +237,7 @@ def goldstein_plain(draw: Draw) -> Releases:
 
 
 def noisy_sgd_noise(draw: Draw) -> Releases:
-    """On whole batches: those of fixed size take a second each, and `tests/papers/noisy_sgd` has them."""
+    """The batches are whole: fixed-size batches take a second each to account for, see `tests/papers/noisy_sgd`."""
     steps, bound, size = draw.whole(1, 1e4), draw.between(0.1, 10), draw.whole(10, 1e5)
     how = {"norm_bound": bound, "sampling": WHOLE, "relation": Relation.REPLACE_ONE, "num_steps": steps}
     found = calibrated_noise(draw.epsilon, draw.delta, **how, divisor=size)
@@ -256,7 +256,7 @@ def noisy_sgd_plan(draw: Draw) -> Releases:
 
 
 def noisy_sgd_problem(draw: Draw) -> dict[str, Any]:
-    """On whole batches, for which the constants of the noise are known."""
+    """Return a problem with whole batches, for which the constants of the noise are known."""
     size = draw.whole(1e4, 1e12)
     return {
         "n": size, "B": size, "d": draw.whole(1, 1e5), "L": draw.between(0.3, 3), "f_max": draw.between(0.3, 3),
@@ -266,7 +266,7 @@ def noisy_sgd_problem(draw: Draw) -> dict[str, Any]:
 
 
 def steps_of(found: dict[str, Any], size: float) -> Releases:
-    """The steps of a run, a whole number, as the one release that they are together."""
+    """Return the steps of a run, rounded up, as the single release that they equal together."""
     return once(found["Delta"] * size / (2 * found["C"]) / math.sqrt(math.ceil(found["T"])))
 
 
@@ -295,14 +295,14 @@ def noisy_sgd_privacy_noise(draw: Draw) -> Releases:
     return [Event(found["Delta"] * size / (2 * bound), Relation.REPLACE_ONE, WHOLE, steps)]
 
 
-def goldstein_choice(choose: Callable[..., goldstein_doors.Parameters], draw: Draw) -> Releases:
-    """All releases of a run, as the one Gaussian that they are together."""
+def goldstein_choice(choose: Callable[..., goldstein_doors.GoldsteinParameters], draw: Draw) -> Releases:
+    """Return all releases of a run, as the single Gaussian release that they equal together."""
     sizes = {"radius": draw.between(0.1, 0.9), "lipschitz": 1.0, "initial_gap": draw.between(1, 3)}
     found = choose(draw.whole(1e3, 1e6), draw.whole(1, 30), **draw.privacy, **sizes)
     return once(math.sqrt(0.5 / found.budget))
 
 
-# What returns noise, by paper and name; several cases share the parameter sets of their paper.
+# The functions that return noise, by paper and name; several cases share the parameter sets of their paper.
 CASES: dict[str, dict[str, Case]] = {
     "adaptive_batch": {
         "calculators.THEOREM": adaptive_batch_numbers_of_theorem,
@@ -319,7 +319,7 @@ CASES: dict[str, dict[str, Case]] = {
         "calculators.PLAN": drift_escape_plan,
         "algorithms.theorem_2": drift_escape_theorem,
         "algorithms.practical": drift_escape_practical,
-        "clients.practical": drift_escape_clients,
+        "distributed.practical": drift_escape_clients,
         "selection.Selection": drift_escape_selection,
         "baseline.distributed_noisy_sgd": drift_escape_baseline,
     },
@@ -355,6 +355,9 @@ NO_CASE: dict[str, str] = {
     "drift_escape.calculators.SHARED_RATE": ORDER,
     "drift_escape.calculators.SAMPLES": ORDER,
     "drift_escape.calculators.SHARED_SAMPLES": ORDER,
+    "goldstein.proved.single_pass": "what SINGLE_PASS_PARAMETERS calls",
+    "goldstein.proved.multi_pass": "what MULTI_PASS_PARAMETERS calls",
+    "goldstein.proved.plain": "what EXPLICIT calls",
     "goldstein.calculators.SIZES": SIZE,
     "goldstein.calculators.SINGLE_PASS": SIZE,
     "goldstein.calculators.MULTI_PASS": SIZE,
@@ -373,10 +376,10 @@ NO_CASE: dict[str, str] = {
 
 # ---------------------------------------------------------------- the registry finds them
 def asked_for_privacy(paper: str) -> Iterator[str]:
-    """Every calculator and public name of a paper, or of `train`, that takes a privacy."""
+    """Yield every calculator and public name of a paper that takes a privacy target."""
     package = importlib.import_module("dpnotes.train" if paper == "train" else f"dpnotes.papers.{paper}")
     for info in pkgutil.iter_modules(package.__path__):
-        if info.name in ("claims", "notation", "experiments", "reference"):  # a reference is given its noise
+        if info.name in ("claims", "notation", "experiments", "reference"):  # a reference takes its noise
             continue
         module = importlib.import_module(f"{package.__name__}.{info.name}")
         for name, value in vars(module).items():
@@ -391,7 +394,7 @@ def asked_for_privacy(paper: str) -> Iterator[str]:
 
 
 def unknown(paper: str) -> set[str]:
-    """Those without a case, and without a reason for none."""
+    """Return the functions that have neither a case nor a reason for having none."""
     reasons = {name.split(".", 1)[1] for name in NO_CASE if name.startswith(f"{paper}.")}
     return set(asked_for_privacy(paper)) - CASES[paper].keys() - reasons
 
@@ -426,12 +429,12 @@ def test_every_calculator_has_corrected_constants_or_says_why_not(paper: str):
 
 # ---------------------------------------------------------------- the law
 def excess(releases: Releases, draw: Draw) -> float:
-    """The accounted epsilon over the one that was asked for."""
+    """Return the accounted epsilon divided by the target epsilon."""
     return account(releases, draw.delta).epsilon / draw.epsilon
 
 
 def check_law(paper: str, names: list[str], num_sets: int) -> None:
-    """At `num_sets` seeded parameter sets: the noise is enough, and half of it is not."""
+    """Check at `num_sets` seeded parameter sets that the noise suffices and that half of it does not."""
     tried = accepted = caught = 0
     for name in islice(cycle(names), 20 * num_sets):
         if accepted == num_sets:
@@ -440,14 +443,14 @@ def check_law(paper: str, names: list[str], num_sets: int) -> None:
         draw = Draw((14, tried, PARTS.index(paper)))
         try:
             releases = CASES[paper][name](draw)
-        except ValueError:  # outside the regime of the theorem
+        except ValueError:  # outside the theorem's regime
             continue
         accepted += 1
         assert excess(releases, draw) <= 1, (name, draw.privacy)
         halved = [replace(release, noise_multiplier=release.noise_multiplier / 2) for release in releases]
         caught += excess(halved, draw) > 1
     assert accepted == num_sets, f"{accepted} of {tried} were within the theorems' regime"
-    # The conversion from zCDP of budget_schedules gives a little away; nothing else does.
+    # Only budget_schedules' conversion from zCDP uses slightly more noise than necessary.
     assert caught >= (0.9 if paper == "budget_schedules" else 1) * num_sets, "control: half the noise is too little"
 
 
@@ -496,15 +499,15 @@ PRINTED: dict[str, tuple[Calculator, Callable[[Draw], dict[str, Any]]]] = {
 
 
 def levels(num_leaves: float) -> int:
-    """Levels of a tree."""
+    """Return the number of levels of a tree."""
     return math.ceil(num_leaves).bit_length()
 
 
 def printed_releases(name: str, numbers: dict[str, Any], found: dict[str, Any]) -> Releases:
-    """As the cases above, of exact smoothed gradients where those are clipped."""
+    """Return the releases as in the cases above; clipped smoothed gradients are taken to be exact."""
     if name == "adaptive_batch.THEOREM":
         leaf = 2 * max(1 / found["batch"], 1 / found["batch_per_gradient"])
-        shifted = max(levels(found["steps"]), 2 * levels(found["steps"]) - 3)  # nodes of one tree, by alg2.reset
+        shifted = max(levels(found["steps"]), 2 * levels(found["steps"]) - 3)  # nodes of a single tree, by alg2.reset
         return once(found["sigma"] / leaf / math.sqrt(shifted))
     if name == "adaptive_batch.TREE":
         return on_a_tree(found["sigma"] * numbers["b"] / 2, numbers["Sigma"])
@@ -531,7 +534,7 @@ def printed_releases(name: str, numbers: dict[str, Any], found: dict[str, Any]) 
 @pytest.mark.parametrize("name", PRINTED)
 @pytest.mark.slow
 def test_printed_noise_says_the_delta_that_it_reaches(name: str):
-    """By the accountant: at that delta, epsilon is what was asked for."""
+    """At that delta, the accounted epsilon is the target."""
     calculator, numbers_of = PRINTED[name]
     compared = exceeded = 0
     for seed in range(200):
@@ -551,7 +554,7 @@ def test_printed_noise_says_the_delta_that_it_reaches(name: str):
 
 @pytest.mark.parametrize("constants", ["paper", "given", "one"])
 def test_noise_of_constants_that_nobody_gives_says_its_excess(constants: str):
-    """With c_2 = 1 the noise of Theorem 3.1 is not what it is called, and `delta_reached` says by how much."""
+    """With c_2 = 1 the noise of Theorem 3.1 does not reach its nominal privacy; `delta_reached` is the true delta."""
     problem = noisy_sgd_problem(Draw((16, 0))) | {"c_2": 1.0, "c": 1.0, "n": 10**9, "B": 10**9}
     found = noisy_sgd_numbers.CLOSED_LOOP(**problem, epsilon=1.0, delta=1e-6, constants=constants)
     assert found["delta_reached"] > 1e3 * 1e-6

@@ -1,7 +1,7 @@
-"""Two implementations of each algorithm: the library's and its plain reference, whole paths on the same draws.
+"""Two implementations of each algorithm, the library's and its plain reference, compared on the same draws.
 
-`CASES` says how many steps a path has, how far its numbers are apart at most, and whether they are the same to the bit.
-A mutated line on either side makes the comparison fail, and every line that can be had as printed matters.
+`CASES` gives the number of steps of each path, the allowed difference, and whether the paths must agree to the bit. A
+mutated line on either side makes the comparison fail, and every line that can run as printed affects the result.
 """
 
 import ast
@@ -19,7 +19,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpnotes.core import FRESH, Constant, Relation, Release, Sampling, Sensitive, Status
+from dpnotes.core import FRESH, Constant, Relation, Request, Sampling, Sensitive, Status
 from dpnotes.methods import descent, drift_escape, online_to_nonconvex, spider_descent
 from dpnotes.methods.drift_escape import Repeat
 from dpnotes.oracles import blocks, clients, clipped, holdings, minibatch, samples, smoothed, spider
@@ -41,9 +41,10 @@ from dpnotes.papers.adaptive_batch import reference as adaptive_reference
 from dpnotes.papers.budget_schedules import algorithms as schedules
 from dpnotes.papers.budget_schedules import reference as schedules_reference
 from dpnotes.papers.drift_escape import algorithms as escape
+from dpnotes.papers.drift_escape import derivatives as model_derivatives
 from dpnotes.papers.drift_escape import reference as escape_reference
 from dpnotes.papers.drift_escape import selection as model_selection
-from dpnotes.papers.drift_escape.clients import distributed_drift_escape
+from dpnotes.papers.drift_escape.distributed import distributed_drift_escape
 from dpnotes.papers.goldstein import algorithms as goldstein
 from dpnotes.papers.goldstein import reference as goldstein_reference
 from dpnotes.papers.noisy_sgd import algorithms as noisy
@@ -65,10 +66,10 @@ DIM, ENOUGH = 3, 10**4
 STREAMS = Streams.of("reference", ["run"])
 ORIGIN = torch.zeros(DIM, dtype=torch.float64)
 START = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
-MARGIN = 1 + 2.0**-40  # of `oracles.spider`, whose noise is so much more than its multiplier says
+MARGIN = 1 + 2.0**-40  # of `oracles.spider`, whose noise exceeds the multiplier by this factor
 
-Record = dict[str, Any]  # name to a number, a vector or a decision
-Path = Iterable[Record]  # the last one says how it ended, unless it was left before
+Record = dict[str, Any]  # from a name to a number, a vector or a decision
+Path = Iterable[Record]  # the last record holds the reason for the end, unless the path was stopped
 
 
 def normal(purpose: str, call: int) -> Tensor:
@@ -78,7 +79,7 @@ def normal(purpose: str, call: int) -> Tensor:
 # ---------------------------------------------------------------- what is minimised
 @dataclass(frozen=True, eq=False)
 class Hills:
-    """`sum_k cos x_k + a_k sin x_k` with an a of every example, `(examples, dim)`; a problem of the library."""
+    """The losses `sum_k cos x_k + a_k sin x_k`, with an a per example, `(examples, dim)`; a problem of the library."""
 
     a: Tensor
     dim: int = DIM
@@ -93,7 +94,7 @@ class Hills:
         return WrittenOut(self.of(x[:, None], examples))
 
     def of(self, x: Tensor, examples: Tensor | None = None) -> Tensor:
-        """The gradients of examples at `x` `(..., dim)`."""
+        """Return the gradients of examples at `x` `(..., dim)`."""
         return -x.sin() + (self.a if examples is None else self.a[examples]) * x.cos()
 
     def take(self, index: Tensor) -> "Hills":
@@ -106,7 +107,7 @@ def hills(num_examples: int) -> tuple[Hills, Callable[..., Tensor]]:
 
 
 def in_order(gradients: Callable[..., Tensor], num_examples: int) -> Callable[..., Tensor]:
-    """The gradients by place, in the order in which `DataSetSamples` has the examples."""
+    """Return the gradients by position in the order in which `DataSetSamples` visits the examples."""
     order = shuffled(torch.arange(num_examples)[None], num_examples, STREAMS, ORDER_PURPOSE)[0]
     return lambda x, places: gradients(x, order[torch.tensor(places) % num_examples])
 
@@ -115,7 +116,7 @@ POPULATION = VirtualData(Separable([(Cosine(1.0), DIM)]), Separable([(Sine(0.5),
 
 
 def virtual() -> Callable[..., Tensor]:
-    """The mean gradient of a batch of `VirtualSamples`, as that of one example; the next places are the next call."""
+    """Return the mean gradient of a `VirtualSamples` batch as that of one example; new positions mean the next call."""
     seen: list[int] = []
 
     def gradients(x: Tensor, places: range) -> Tensor:
@@ -128,7 +129,7 @@ def virtual() -> Callable[..., Tensor]:
 
 # ---------------------------------------------------------------- paths
 def walked(steps: Iterator[Any], *names: str, **also: Callable[[Any], Any]) -> Iterator[Record]:
-    """What a reference's steps say under these names, and its value."""
+    """Yield the fields with these names of a reference's steps, and finally its return value."""
     while True:
         try:
             step = next(steps)
@@ -139,7 +140,7 @@ def walked(steps: Iterator[Any], *names: str, **also: Callable[[Any], Any]) -> I
 
 
 class Watch:
-    """An observer of the library's single run: a record of every release."""
+    """An observer of the library's single run, which records every release."""
 
     def __init__(self, **of: Callable[..., Any]) -> None:
         self.of, self.records = of, list[Record]()
@@ -166,7 +167,7 @@ def point(state: Any, estimate: Any) -> Tensor:
 
 
 def apart(one: Any, other: Any) -> float:
-    """How far two numbers or vectors are apart; infinite if they are something else, and not the same."""
+    """Return the distance of two numbers or vectors; for other values 0 if they are equal, else infinity."""
     if isinstance(one, Tensor | float) or isinstance(other, Tensor | float):
         one, other = torch.as_tensor(one, dtype=torch.float64), torch.as_tensor(other, dtype=torch.float64)
         if one.shape != other.shape:
@@ -179,7 +180,7 @@ def apart(one: Any, other: Any) -> float:
 
 
 def distance(one: Path, other: Path, most: float = math.inf) -> float:
-    """The same of two paths, as far as it takes to see that it is more than `most`; infinite if one ends before."""
+    """Return the largest distance of two paths, computed until it exceeds `most`; infinite if one path ends earlier."""
     far = 0.0
     for left, right in zip_longest(one, other, fillvalue={}):
         far = max(far, *(apart(left[name], right[name]) for name in left)) if left.keys() == right.keys() else math.inf
@@ -190,15 +191,15 @@ def distance(one: Path, other: Path, most: float = math.inf) -> float:
 
 @dataclass(frozen=True)
 class Case:
-    """A path that the library and a reference go.
+    """A path that the library and a reference both take.
 
     Args:
-      library: goes it.
-      reference: goes it with the functions of a module, or with a mutated copy of them.
-      module: the reference.
-      functions: of the reference, that this path is made of.
-      steps: how many there are.
-      within: how far the two paths are apart at most; 0: the same to the bit.
+      library: computes it by the library.
+      reference: computes it with the functions of a module, or of a mutated copy.
+      module: the module of the reference.
+      functions: the functions of the reference that the path uses.
+      steps: the number of steps.
+      within: the largest distance of the two paths; 0 means equal to the bit.
     """
 
     library: Callable[[], Path]
@@ -289,7 +290,7 @@ def laplace_of(purpose: str) -> Callable[[str, int], float]:
 
 
 def close(purpose: str, threshold: float, sensitivity: float) -> list[float]:
-    """Six values: five that the noise leaves below the threshold, one that it lifts above it, all by a billionth."""
+    """Return six values a billionth from the threshold: the noise leaves five below it and lifts the last above it."""
     noise = laplace_of(purpose)
     level = threshold + 2 * sensitivity / 0.5 * noise("threshold", 0)
     just = [level - 4 * sensitivity / 0.5 * noise("question", i) for i in range(6)]
@@ -319,7 +320,7 @@ def reference_asks(module: Any) -> Path:
 
 MARGINS = close("search: stationary point", 0.0, 1.0)
 _SLACK = 8 * math.log(6 * 2 / 0.05) / 0.5
-# The norm decides of every second point, the eigenvalue of the others; the last one is close in both.
+# The norm decides at every second point and the eigenvalue at the others; both are close at the last point.
 NORMS = [0.01 + 3e-5 * (_SLACK - m - 99 * (i % 2) * (i < 5)) for i, m in enumerate(MARGINS)]
 EIGENVALUES = [-(0.005**0.5) + 1.6e-5 * (m + 99 * (1 - i % 2) * (i < 5) - _SLACK) for i, m in enumerate(MARGINS)]
 
@@ -356,10 +357,10 @@ def library_sums() -> Path:
     state = mechanism.init(ORIGIN[None])
     for call, term in enumerate(TERMS):
         answer = Sensitive(term[None], torch.tensor([0.3], dtype=torch.float64), Relation.REPLACE_ONE, "proved", FRESH)
-        asked = Release(answer, torch.tensor([2.0]).double(), torch.tensor([call]), torch.tensor([True]))
+        asked = Request(answer, torch.tensor([2.0]).double(), torch.tensor([call]), torch.tensor([True]))
         state, value, price = mechanism.release(state, asked, STREAMS)
         total = total + value[0]
-        blocks = [2**level for level in reversed(range(6)) if (call + 1) >> level & 1]  # the binary expansion
+        blocks = [2**level for level in reversed(range(6)) if (call + 1) >> level & 1]  # the step in binary
         records.append({"released": total, "paid": float(price.rho()), "left": 44 - call, "blocks": blocks})
     return [*records, {"end": ("FINISHED", total)}]
 
@@ -376,22 +377,22 @@ MANY = hills(3000)
 
 @dataclass(frozen=True)
 class Spider:
-    """A setting of Algorithm 2 of adaptive_batch."""
+    """Parameters and data for Algorithm 2 of adaptive_batch."""
 
-    parameters: adaptive.Parameters
+    parameters: adaptive.AdaptiveBatchParameters
     x: Tensor
     virtual: bool
     as_printed: bool = False
     total: int = 3000
 
 
-def of_data(**more: Any) -> adaptive.Parameters:
+def of_data(**more: Any) -> adaptive.AdaptiveBatchParameters:
     given: dict[str, Any] = {
         "accuracy": 0.1, "gradient_bound": 1.0, "smoothness": 1.25, "hessian_lipschitz": 1.0, "drift_threshold": 0.6,
         "first_batch": 60.5, "batch_per_gradient": 150.0, "noise_multiplier": 1.5, "num_steps": 120, "step_size": 0.8,
         "threshold": 0.3, "window": 4.5, "perturbation": 0.2, "max_leaves": 13, "origin": "by hand",
     }  # fmt: skip
-    return adaptive.Parameters(**given | more)
+    return adaptive.AdaptiveBatchParameters(**given | more)
 
 
 OF_POPULATION = of_data(
@@ -410,7 +411,7 @@ def library_spiders(setting: Spider) -> Path:
 
     watch = Watch(
         estimate=released, x=point, paid=rho, saddle=saddle,
-        fresh=lambda state, _: int(state.oracle.belief.terms[0]) == 1,
+        fresh=lambda state, _: int(state.oracle.memory.terms[0]) == 1,
         left=lambda state, _: setting.total - int(state.oracle.meter.used[0]),
     )  # fmt: skip
     return watch.path(
@@ -441,9 +442,9 @@ def reference_spiders(module: Any, setting: Spider) -> Path:
 # ---------------------------------------------------------------- goldstein
 @dataclass(frozen=True)
 class Conversion:
-    """A setting of Algorithm 2 of goldstein, with one of its oracles and as many examples as are there."""
+    """Parameters for Algorithm 2 of goldstein with one of its oracles, and the number of examples."""
 
-    parameters: goldstein.Parameters
+    parameters: goldstein.GoldsteinParameters
     examples: int
 
     @property
@@ -457,14 +458,14 @@ class Conversion:
 
 
 def converted(many: bool, examples: int, **more: Any) -> Conversion:
-    """Numbers at which some estimates, and some increments, are clipped; two coordinates of the tree are live."""
+    """Return parameters at which some estimates and some increments are clipped."""
     given: dict[str, Any] = {
         "num_examples": 60 if many else 300, "dim": DIM, "radius": 0.4, "lipschitz": 1.0, "num_steps": 30,
         "largest_move": 0.08, "step_size": 0.1, "window": 5, "period": 6, "first_batch": 7, "batch": 3,
         "noise_multiplier": 2.0, "difference_multiplier": 3.0 if many else None, "order": "zeroth", "directions": 6,
         "first_directions": None, "slack": 0.25, "independent": False, "failure": 0.0, "origin": "by hand",
     }  # fmt: skip
-    return Conversion(goldstein.Parameters(**given | more), examples)
+    return Conversion(goldstein.GoldsteinParameters(**given | more), examples)
 
 
 CENTRES = 0.6 * Streams.of("centres", ["a"]).normal("a", 0, 300 * DIM).view(-1, DIM)
@@ -475,10 +476,10 @@ def library_converts(setting: Conversion) -> Path:
     used = lambda state: int(state.oracle.meter.used[0])  # noqa: E731
     live = lambda leaf: [2**level for level in reversed(range(9)) if leaf >> level & 1]  # noqa: E731
     watch = Watch(
-        g=released, paid=rho, blocks=lambda state, _: [] if setting.multi else live(int(state.oracle.belief.terms[0])),
-        x=lambda state, _: state.iterate[0], z=lambda state, _: state.oracle.belief.point[0],
+        g=released, paid=rho, blocks=lambda state, _: [] if setting.multi else live(int(state.oracle.memory.terms[0])),
+        x=lambda state, _: state.iterate[0], z=lambda state, _: state.oracle.memory.point[0],
         Delta=lambda state, _: state.move[0], average=lambda state, _: state.average[0],
-        windows=lambda state, _: int(state.windows[0]), fresh=lambda state, _: int(state.oracle.belief.terms[0]) == 1,
+        windows=lambda state, _: int(state.windows[0]), fresh=lambda state, _: int(state.oracle.memory.terms[0]) == 1,
         left=lambda state, _: setting.examples - used(state),
         queries=lambda _, estimate: int(estimate.num_gradients[0]) + int((estimate.num_evaluations or [0])[0]),
     )  # fmt: skip
@@ -490,7 +491,7 @@ def library_converts(setting: Conversion) -> Path:
 
 
 def drawn_points(setting: Conversion, t: int, examples: int, count: int, where: str = "ball of radius alpha") -> Tensor:
-    """The directions of query t, those beyond m are the ones at the other point."""
+    """Return the directions of query t; those beyond m are for the other point."""
     p, found = setting.parameters, []
     width, many = DIM if where == "sphere" else DIM + 2, min(count, setting.parameters.directions)
     assert count in (many, 2 * many)
@@ -501,7 +502,7 @@ def drawn_points(setting: Conversion, t: int, examples: int, count: int, where: 
 
 
 def conversion_steps(module: Any, setting: Conversion, printed: frozenset[int] = frozenset(), **more: Any) -> Any:
-    """The steps of Algorithm 2; `printed` are lines of its oracle."""
+    """Return the steps of Algorithm 2; `printed` holds line numbers of its oracle."""
     p, own = setting.parameters, (CENTRES[: setting.examples],)
     order = shuffled(torch.arange(setting.examples)[None], setting.examples, STREAMS, ORDER_PURPOSE)[0]
     away = lambda at, places: at - own[0][order[torch.tensor(places)]][:, None]  # noqa: E731
@@ -543,9 +544,9 @@ def reference_converts(module: Any, setting: Conversion) -> Path:
 # ---------------------------------------------------------------- drift_escape
 @dataclass(frozen=True)
 class Escape:
-    """A setting of Algorithms 1 and 2 of drift_escape."""
+    """Parameters and data for Algorithms 1 and 2 of drift_escape."""
 
-    parameters: escape.Parameters
+    parameters: escape.DriftEscapeParameters
     x: Tensor
     virtual: bool
     repeat: Repeat = "refresh"
@@ -553,15 +554,15 @@ class Escape:
 
     @property
     def as_printed(self) -> bool:
-        """Lines 9 and 21 of Algorithm 1."""
+        """True if lines 9 and 21 of Algorithm 1 run as printed."""
         return self.repeat == "go on"
 
 
 def escapes(
     bound: float, attempts: int = 3, threshold: float = 0.5, drift: float = 0.05, radius: float = 0.9
-) -> escape.Parameters:
-    """With gradients of at most `bound` and as smooth."""
-    return escape.Parameters(
+) -> escape.DriftEscapeParameters:
+    """Return parameters for gradients of norm and smoothness at most `bound`."""
+    return escape.DriftEscapeParameters(
         escape.Escape(
             accuracy=0.2, smoothness=bound, hessian_lipschitz=1.0, step_size=0.4 / bound, threshold=threshold,
             attempt_length=6, radius=radius, attempts=attempts, num_steps=1000, origin="by hand",
@@ -618,7 +619,7 @@ def reference_escapes(module: Any, setting: Escape) -> Iterator[Record]:
     restored = int(setting.repeat == "restore")
 
     def attempt(step: Any) -> tuple[int, int]:
-        """Where the library stands after this step: where it failed, in the next attempt."""
+        """Return the library's attempt and step after this step; after a failed attempt, those of the next attempt."""
         again = step.tau == rules.attempt_length and not step.esc and step.q < rules.attempts
         return (0 if step.esc else step.q + again), restored if again else step.tau
 
@@ -627,7 +628,7 @@ def reference_escapes(module: Any, setting: Escape) -> Iterator[Record]:
         attempt=attempt,
     )  # fmt: skip
     for record in steps:
-        # A step that follows a restored query released nothing.
+        # A step that follows a restored query releases nothing.
         if "end" not in record:
             paid, escaped = paid + record["paid"], escaped + record["escapes"]
         if record.pop("t", t + 1) > t:
@@ -635,7 +636,7 @@ def reference_escapes(module: Any, setting: Escape) -> Iterator[Record]:
             t, paid = t + 1, 0.0
 
 
-# Three clients: how many examples, which ones, and what their draws come from.
+# The numbers of examples of three clients, their examples, and the keys of their draws.
 HELD = 2900, 2500, 3000
 
 
@@ -644,7 +645,7 @@ def streams_of_client(client: int) -> Streams:
 
 
 def holding(client: int) -> Tensor:
-    """Every third of the hills, as many as there are, from the client's own on."""
+    """Return every third example, starting from the client's own number."""
     return torch.arange(client, 3 * HELD[client], 3)
 
 
@@ -658,7 +659,7 @@ def library_clients(setting: Escape) -> Path:
 
     watch = Watch(
         asked=asked, g=released, paid=rho, escapes=lambda state, _: int(state.escapes[0]),
-        sent=lambda state, _: state.oracle.belief.gradient[0],
+        sent=lambda state, _: state.oracle.memory.gradient[0],
         left=lambda state, _: min(HELD) - int(state.oracle.meter.used[0, 0]),
     )  # fmt: skip
     return watch.path(
@@ -717,9 +718,9 @@ def library_chooses(as_printed: bool) -> Path:
         0.2, DIM, HELD, 4, 8.0, 1e-5, gradient_bound=1.1, smoothness=1.25, hessian_lipschitz=1.5, failure=0.1
     )
 
-    def derivatives(members: range) -> model_selection.ExampleDerivatives:
+    def derivatives(members: range) -> model_derivatives.ExampleDerivatives:
         own = tuple((data.a[holding(client)],) for client in members)
-        return model_selection.ExampleDerivatives(lambda x, a: (x.cos() + a * x.sin()).sum(), own, 700)
+        return model_derivatives.ExampleDerivatives(lambda x, a: (x.cos() + a * x.sin()).sum(), own, 700)
 
     found = model_selection.distributed_selection(
         SPECIMENS[:, None], derivatives, chosen, STREAMS, blocks=Blocks(3, 2), as_printed=as_printed
@@ -766,7 +767,7 @@ def reference_chooses(module: Any, printed: set[int]) -> Path:
 DATA, SADDLE = Spider(of_data(), START, False), Spider(OF_POPULATION, ORIGIN, True, total=10**9)
 SINGLE = Spider(of_data(batch_per_gradient=2.0, noise_multiplier=0.2), START, False)
 PRINTED = Spider(of_data(), START, False, True)
-# So many examples that none is left after the hundredth step.
+# The number of examples is such that none is left after the hundredth step.
 EXACTLY = replace(SADDLE, total=10**9 - next(islice(spider_steps(adaptive_reference, SADDLE), 99, None)).left)
 CASES: dict[str, Case] = {
     "descent": Case(
@@ -914,19 +915,19 @@ def of_schedules(module: Any, printed: set[int], rows: Tensor, sigmas: list[floa
 
 
 def long_gradient_moves_the_mean_too_far(module: Any, printed: set[int]) -> bool:
-    """An example with a gradient of 50 moves the mean of four by more than G / 4."""
+    """Return whether an example with a gradient of norm 50 moves the mean of four by more than G / 4."""
     without, included = torch.zeros(4, 1, dtype=torch.float64), torch.tensor([[50.0], [0], [0], [0]]).double()
     moved = (of_schedules(module, printed, rows, [2.0])[0].g for rows in (included, without))
     return float(next(moved) - next(moved)) > 1 / 4
 
 
 def last_step_is_lost(module: Any, printed: set[int]) -> bool:
-    """Of four steps that each cost a fourth of the budget."""
+    """Return whether the last of four steps, each at a quarter of the budget, is refused."""
     return len(of_schedules(module, printed, torch.zeros(4, 1).double(), [2.0] * 4)) == 3
 
 
 def lone_example_moves_the_mean_by_C(function: str) -> Callable[[Any, set[int]], bool]:
-    """The only one in its Poisson batch, of an expected size of 10: by C / 10 it may."""
+    """Return a check that a lone example, in a Poisson batch of expected size 10, moves the mean by C, not C / 10."""
 
     def check(module: Any, printed: set[int]) -> bool:
         batch = lambda t: torch.tensor([0])  # noqa: E731
@@ -941,7 +942,7 @@ def sums(module: Any, printed: set[int]) -> list[Any]:
 
 
 def eighth_term_has_no_noise(module: Any, printed: set[int]) -> bool:
-    """TREE(8) is TREE(7): the difference of the two sums is the term, which is private."""
+    """Return whether TREE(8) equals TREE(7), so that the difference of the two sums is the private term."""
     seventh, eighth = sums(module, printed)[6:]
     assert module.node(9, 9, printed) == [(1, 8), (9, 9)], "a sum of nine has the block of eight"
     return eighth.blocks == seventh.blocks != [] and bool((eighth.private_noise == seventh.private_noise).all())
@@ -1006,7 +1007,7 @@ def worst_cost(leaf: int, Sigma: int) -> float:
 
 
 def examples_are_taken_that_are_not_there(module: Any, printed: set[int]) -> bool:
-    """More than b are left, but fewer than the batch of a difference; and with no more than b left it is the end."""
+    """Return whether a batch is drawn although fewer examples are left, as long as more than b are."""
     *steps, last = spider_steps(module, DATA, frozenset(printed), c=1000.0)
     early = [*spider_steps(module, DATA, frozenset(printed), b=1500.0)]
     return last.left < 0 and all(step.left > 60.5 for step in steps) and len(early) == 1
@@ -1018,7 +1019,7 @@ def saddle_where_the_estimate_is_large(module: Any, printed: set[int]) -> bool:
 
 
 def drift_is_forgotten(module: Any, printed: set[int]) -> bool:
-    """After the first saddle that O2 was asked at, it is the length of one move, and O1 was not asked."""
+    """Return whether the drift is one move long after the first saddle found by O2, although O1 was not called."""
     steps = [*spider_steps(module, DATA, frozenset(printed))]
     place = next(place for place, step in enumerate(steps) if step.saddle and not step.fresh)
     return steps[place].drift == pytest.approx(1.25 * float((steps[place].x - steps[place - 1].x).norm()))
@@ -1041,13 +1042,13 @@ SLOW_DRIFT = Escape(escapes(1.25, drift=50.0), START, False)
 
 
 def second_attempt_sees_a_jump(module: Any, printed: set[int]) -> bool:
-    """Its first query is a difference over the way back."""
+    """Return whether its first query is a difference across the way back."""
     first = next(s for s in escape_steps(module, SLOW_DRIFT, frozenset(printed)) if (s.q, s.tau) == (2, 1))
     return not first.fresh
 
 
 def first_step_of_an_attempt_asks_again(module: Any, printed: set[int]) -> bool:
-    """For b2 examples, at the point where the last query was: what it hears is 0, and known before."""
+    """Return whether it queries b2 examples at the last point, where the answer is 0 and known."""
     steps = [*escape_steps(module, SLOW_DRIFT, frozenset(printed))]
     place = next(place for place, step in enumerate(steps) if step.q)
     again, asked = steps[place], steps[place].t - steps[place - 1].t
@@ -1069,7 +1070,7 @@ def noise_is_half_of_what_it_should_be(fresh: bool) -> Callable[[Any, set[int]],
 
 
 def jump_is_no_drift(module: Any, printed: set[int]) -> bool:
-    """The drift that is counted for the way back is that of a move that was not made."""
+    """Return whether the drift counted for the way back is that of a move that was not made."""
     steps = [*escape_steps(module, SLOW_DRIFT, frozenset({9}), frozenset(printed))]
     place = next(place for place, step in enumerate(steps) if (step.q, step.tau) == (2, 1))
     before = steps[place - 1]
@@ -1077,7 +1078,7 @@ def jump_is_no_drift(module: Any, printed: set[int]) -> bool:
 
 
 def rounds_at(module: Any, points: list[Tensor], printed: set[int], n: Any = HELD) -> list[Any]:
-    """Of three clients at these points, whose rounds follow one another; the second is away from the first."""
+    """Return consecutive rounds of three clients at these points; the second point is away from the first."""
     last: list[Any] = [None]
 
     def models() -> Iterator[Any]:
@@ -1108,7 +1109,7 @@ def a_jump_of_the_server_is_no_drift(module: Any, printed: set[int]) -> bool:
 
 
 def a_flat_critical_point_is_rejected(module: Any, printed: set[int]) -> bool:
-    """Of 60 dimensions, by a client with one example: hardly anything but noise is allowed for, and sent."""
+    """Return whether a client with one example in 60 dimensions rejects it: the threshold covers little but noise."""
     d = 60
     zero = (lambda x: torch.zeros(1, d).double(), lambda x: torch.zeros(1, d, d).double())
     noise = lambda t, j: STREAMS.normal("selection", t, d * (d + 3) // 2)[0]  # noqa: E731
@@ -1128,7 +1129,7 @@ BOWL = {
 
 
 def queries_at(function: str, points: list[Tensor], asked: str, m: int) -> Callable[[Any, set[int]], list[Any]]:
-    """An oracle at these points, of a bowl or of `|x|_1`, without noise worth mentioning."""
+    """Return a function that queries an oracle at these points, for a bowl or `|x|_1`, with negligible noise."""
     setting = Conversion(replace(converted(False, 300).parameters, directions=m), 300)
     given: dict[str, Any] = {"n": 300, "Sigma": len(points), "m": m, "C1": 99.0, "C2": 99.0}
     given |= {"y": partial(drawn_points, setting), "noise": lambda t: normal("noise", t), asked: BOWL[asked]}
@@ -1139,7 +1140,7 @@ def queries_at(function: str, points: list[Tensor], asked: str, m: int) -> Calla
 
 
 def increment_is_too_short(function: str) -> Check:
-    """Of a bowl, whose gradient is as long as the move: `alpha^2 d / (d + 2)`, a tenth of it, with the ball."""
+    """Return a check that the increment of a bowl is too short: with the ball, `alpha^2 d / (d + 2)` of the move."""
     queries = queries_at(function, [START, 3 * START], "losses", 4000)
 
     def check(module: Any, printed: set[int]) -> bool:
@@ -1152,7 +1153,7 @@ def increment_is_too_short(function: str) -> Check:
 
 
 def spot_has_an_increment(function: str, asked: str) -> Check:
-    """Of two queries at one point, the second of which has directions of its own at it."""
+    """Return a check that a second query at the same point, with its own directions, has a nonzero increment."""
     queries = queries_at(function, [0.1 * START] * 2, asked, 5)
 
     def check(module: Any, printed: set[int]) -> bool:
@@ -1256,7 +1257,7 @@ def test_every_line_that_can_be_printed_is_in_the_table():
 
 
 # ---------------------------------------------------------------- mutated lines of the references
-NUMBER = 12  # of each function
+NUMBER = 12  # mutants per function
 NO_TIE = "no two numbers of a run are equal"
 EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("budget_schedules", "torch.zeros_like(x)", "(torch).ones_like(x)"): "1 - beta^0 = 0 times m_1 is 0 for every m_1",
@@ -1289,7 +1290,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
 
 
 def mutants(module: ModuleType) -> dict[str, list[Mutant]]:
-    """All mutants of the listings by function; not of defaults and examples."""
+    """Return all mutants of the listings by function, except those of defaults and examples."""
     source, found = inspect.getsource(module), {}
     functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
     for mutant in mutants_of(module.__name__, source):
@@ -1306,14 +1307,14 @@ def mutated(module: ModuleType, mutant: Mutant) -> ModuleType:
 
 
 def is_noticed(module: ModuleType, function: str, mutant: Mutant) -> bool:
-    """Whether a path of the library, or what a printed line does, is another one."""
+    """Return whether a mutant changes a path that is compared with the library, or the effect of a printed line."""
     broken = mutated(module, mutant)
     for name, case in CASES.items():
         if case.module is module and function in case.functions:
             try:
                 if distance(path(name), islice(case.reference(broken), 4 * case.steps), case.within) > case.within:
                     return True
-            except Exception:  # whatever a mutant raises, it is seen
+            except Exception:  # any exception of a mutant counts as noticed
                 return True
     for (of, name, line), check in LINES.items():
         if of is module and (name == function or function in ("clipped", "touched", "held", "shifted")):
@@ -1345,7 +1346,7 @@ def test_a_mutated_line_of_a_reference_is_noticed(module: ModuleType):
 
 @pytest.mark.slow
 def test_every_mutant_of_a_reference_is_noticed_or_equivalent():
-    """Each that is said to be equivalent once: a text that stands twice has two mutants."""
+    """Each mutant that is listed as equivalent must occur once; equal lines have a mutant each."""
     assert sorted(mutant for module in MODULES for mutant in unnoticed(module)) == sorted(EQUIVALENT)
 
 
@@ -1376,9 +1377,11 @@ AWAY: list[tuple[str, ModuleType, str, str, str]] = [
      "longer = sample.present & ~(gradients.norms() <= self.norm_bound)  # NaN is longer",
      "longer = sample.present & ~(gradients.norms() <= 1.1 * self.norm_bound)"),
     ("AboveThreshold", selection, "AboveThreshold.begin",
-     "noise = drawn * (2 * self.sensitivity / self.epsilon)", "noise = drawn * (self.sensitivity / self.epsilon)"),
+     'noisy = self._noisy(threshold, 2, streams, f"{self.purpose}: threshold", state.searches)',
+     'noisy = self._noisy(threshold, 1, streams, f"{self.purpose}: threshold", state.searches)'),
     ("AboveThreshold", selection, "AboveThreshold.ask",
-     "noise = drawn * (4 * self.sensitivity / self.epsilon)", "noise = drawn * (2 * self.sensitivity / self.epsilon)"),
+     'noisy = self._noisy(value[:, 0].double(), 4, streams, f"{self.purpose}: question", state.asked)',
+     'noisy = self._noisy(value[:, 0].double(), 2, streams, f"{self.purpose}: question", state.asked)'),
     ("selection", search, "select_stationary_point",
      "most_norm = search.alpha + search.gradient_slack", "most_norm = search.alpha"),
     ("tree", tree, "Tree.release",
@@ -1397,7 +1400,7 @@ AWAY: list[tuple[str, ModuleType, str, str, str]] = [
      "saddle = moves & (tested <= settings.threshold) & (state.frozen <= 1)"),
     ("Stochastic Spider, 9 and 10 as printed", spider_descent, "StochasticSpider.step",
      "tested = state.previous if self.as_printed else norms(direction)", "tested = norms(direction)"),
-    ("drift escape, refresh, from a saddle", spider, "Spider.believe",
+    ("drift escape, refresh, from a saddle", spider, "Spider.remember",
      "gradient = torch.where(plan.begins[:, None], values[0], old.gradient + values[0])", "gradient = values[0]"),
     ("drift escape, refresh, from a saddle", drift_escape, "DriftEscape.step",
      "escaped = testing & (norms(x - anchor) >= settings.radius)",
@@ -1421,10 +1424,10 @@ AWAY: list[tuple[str, ModuleType, str, str, str]] = [
     ("clients, from a slope", holdings, "HeldExamples.gradients",
      "return self.problem.gradients(x, self.table if examples is None else self.table.gather(1, examples))",
      "return self.problem.gradients(x, self.table if examples is None else examples)"),
-    ("model selection", model_selection, "with_triangle",
+    ("model selection", model_derivatives, "with_triangle",
      "return torch.cat([gradient, weight * hessian[..., rows, columns]], -1)",
      "return torch.cat([gradient, weight * hessian[..., columns, rows] * 1.1], -1)"),
-    ("model selection", model_selection, "ExampleDerivatives._sum",
+    ("model selection", model_derivatives, "ExampleDerivatives._sum",
      "weights = (longest / lengths).clamp_max(1).to(terms)", "weights = (longest / lengths).clamp_max(1.1).to(terms)"),
     ("model selection", model_selection, "Selection.noise_multiplier",
      "return gaussian_std(self.epsilon, self.delta) * math.sqrt(self.num_models)",
@@ -1456,7 +1459,7 @@ AWAY: list[tuple[str, ModuleType, str, str, str]] = [
 
 
 def replaced(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, line: str, instead: str) -> None:
-    """Put what a line of a module becomes into the place of the function or the method that it is of."""
+    """Replace the function or method that contains a line by the version with the changed line."""
     *owners, last = name.split(".")
     there, broken = module, module_with_line_replaced(module, line, instead)
     for owner in owners:

@@ -1,4 +1,4 @@
-"""Accountants against published and exact values and one another; relations, sampling and what does not go together."""
+"""Accountants against published values, exact values and one another; relations, sampling and invalid combinations."""
 
 import math
 import tracemalloc
@@ -49,7 +49,7 @@ ZERO_OUT, REPLACE_ONE, ADD_OR_REMOVE = Relation.ZERO_OUT, Relation.REPLACE_ONE, 
 
 
 def exact_delta(epsilon: float, mu: float) -> mpmath.mpf:
-    """Delta of a Gaussian mechanism (Balle and Wang 2018, Theorem 8), to 40 digits."""
+    """Return delta of a Gaussian mechanism (Balle and Wang 2018, Theorem 8), to 40 digits."""
     with mpmath.workdps(40):
         e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
         return mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
@@ -90,7 +90,7 @@ def poisson(multiplier: float, rate: float, count: int, relation: Relation = ADD
     ],
 )
 def test_published_values_of_poisson_batches(multiplier, rate, steps, published):
-    def as_then(rate: float) -> float:  # with the conversion of that time
+    def as_then(rate: float) -> float:  # with the conversion used at that time
         event = poisson(multiplier, rate, steps)[0]
         return min(_divergence(event, a) + math.log(1e5) / (a - 1) for a in range(2, 65))
 
@@ -121,7 +121,7 @@ def test_one_level_is_the_library_s_hockey_stick(rate, side):
     theirs = np.array([loss.get_delta_for_epsilon(e) for e in epsilons])
     assert np.allclose(pld.hockey_stick(epsilons, 0.8, rate, side), theirs, rtol=1e-9, atol=1e-14)
     assert not np.allclose(pld.hockey_stick(epsilons, 0.81, rate, side), theirs, rtol=1e-3), "control"
-    with pytest.raises(ValueError, match="noise_multiplier=9e-07 >= 1e-06"):  # its square is to be a number
+    with pytest.raises(ValueError, match="noise_multiplier=9e-07 >= 1e-06"):  # the square must be finite
         pld.hockey_stick(epsilons, 9e-7, rate, side)
 
 
@@ -148,7 +148,7 @@ def test_heterogeneous_schedules_by_every_accountant(levels):
         assert float(exact_delta(exact, mu)) == pytest.approx(delta, rel=1e-6)
         assert exact <= by_pld * (1 + 1e-12) and by_pld <= exact * (1 + 1e-3)
         assert by_pld <= by_rdp * (1 + 1e-9) and tight <= by_rdp * (1 + 1e-9) and tight <= classic
-    # The control: a schedule with a little less noise is seen.
+    # The control: a schedule with slightly less noise is detected.
     louder = [Event(level * 0.99, ZERO_OUT) for level in levels]
     assert account(louder, delta, "PLD").epsilon > exact * (1 + 2e-3)
 
@@ -156,7 +156,7 @@ def test_heterogeneous_schedules_by_every_accountant(levels):
 @pytest.mark.slow
 @pytest.mark.parametrize("levels", schedules_at_random(20), ids=range(20))
 def test_heterogeneous_schedules_level_by_level(levels):
-    # Through the library's own composition, not merged to one Gaussian first.
+    # By the library's own composition, without merging to one Gaussian first.
     delta, events = 1e-6, [Event(level, ZERO_OUT) for level in levels]
     exact = account(events, delta).epsilon
     accountant = library_pld.PLDAccountant(NeighboringRelation.REPLACE_SPECIAL)
@@ -190,8 +190,9 @@ def test_many_levels_are_their_composition():
 @pytest.mark.slow
 @pytest.mark.parametrize(("multiplier", "size", "steps"), [(1.0, 10, 1000), (2.0, 50, 500), (1.5, 20, 3000)])
 def test_the_claim_for_batches_of_fixed_size_is_above_what_is_attained(multiplier, size, steps):
-    # One example, +clip in one data set and -clip in the other, all others zero: the sum of a batch is one of two
-    # mixtures, whose epsilon the library's PLD accountant knows (its multiplier is over clip, half of our sensitivity).
+    # One example is +clip in one data set and -clip in the other, all others are zero: the sum of a batch is one of two
+    # mixtures, whose epsilon the library's PLD accountant computes (its multiplier is relative to clip, half of our
+    # sensitivity).
     attained = library_pld.PLDAccountant(NeighboringRelation.REPLACE_ONE)
     sampled = dp_accounting.PoissonSampledDpEvent(size / 1000, dp_accounting.GaussianDpEvent(2 * multiplier))
     attained.compose(sampled, steps)
@@ -268,7 +269,7 @@ def test_what_is_only_known_to_be_zcdp_is_converted_as_that():
     assert account(alone, 1e-5) == account(alone, 1e-5, "tight")
     assert account(alone, 1e-5).epsilon == rho_to_epsilon(rho, 1e-5, "tight")
     assert account(alone, 1e-5, "RDP").epsilon >= account(alone, 1e-5).epsilon
-    # The control: the label matters.
+    # The control: the label affects the result.
     assert account([replace(alone[0], noise="gaussian")], 1e-5).epsilon < 0.95 * account(alone, 1e-5).epsilon
     mixed = [*alone, Event(2.0, ZERO_OUT)]
     assert account(mixed, 1e-5).epsilon == rho_to_epsilon(rho + 0.125, 1e-5, "tight")
@@ -291,7 +292,7 @@ def test_what_is_only_known_to_be_zcdp_is_converted_as_that():
 @pytest.mark.parametrize("multiplier", [1.0, 1000.0])
 @pytest.mark.slow
 def test_a_million_pure_releases_are_nearly_one_gaussian_one(noise, multiplier):
-    # By the central limit theorem the loss is normal, with the mean and variance of a million.
+    # By the central limit theorem the loss is normal, with the mean and variance of a million releases.
     a, count, delta = 1 / multiplier, 10**6, 1e-5
     if noise == "pure":
         mean = a * math.tanh(a / 2)
@@ -302,7 +303,7 @@ def test_a_million_pure_releases_are_nearly_one_gaussian_one(noise, multiplier):
         variance = a * a * (1 + math.exp(-a)) / 2 + second - mean * mean
     normal = stats.norm(count * mean, math.sqrt(count * variance))
 
-    def short_of(epsilon: float) -> float:  # E[max(0, 1 - exp(epsilon - loss))], over the tail that matters
+    def short_of(epsilon: float) -> float:  # E[max(0, 1 - exp(epsilon - loss))], over the relevant tail
         at = np.linspace(epsilon, epsilon + 12 * normal.std(), 200_001)
         return float(integrate.trapezoid(-np.expm1(epsilon - at) * normal.pdf(at), at)) - delta
 
@@ -366,7 +367,7 @@ def test_losses_below_the_rounding_of_their_probabilities_are_refused():
     with pytest.raises(pld.LimitError, match="above the rounding of their probabilities"):
         account(events, 1e-5, "PLD")
     assert account(events, 1e-5).accountant == "exact Gaussian", "no more than whole batches"
-    louder = (replace(events[0], noise_multiplier=1e3),)  # its distribution has a mass of 2.3
+    louder = (replace(events[0], noise_multiplier=1e3),)  # its distribution has a total mass of 2.3
     assert not pld.near_least(louder, 1e-5) and account(louder, 1e-5).epsilon <= account(louder, 1e-5, "PLD").epsilon
     assert pld.near_least(tuple(poisson(1.0, 0.01, 1000)), 1e-5), "control"
 
@@ -381,12 +382,12 @@ def test_what_is_no_number_bounds_nothing(monkeypatch: pytest.MonkeyPatch):
 
 # ---------------------------------------------------------------- numbers that round or wrap
 def number(kind: str, value: float) -> Any:
-    """Of one of numpy's kinds."""
+    """Return a value as a number of this numpy type."""
     return np.dtype(kind).type(value)
 
 
 def test_narrow_numbers_never_reach_a_cache():
-    """A float16 equals a float and has its hash: a cache would answer with what the float16 overflowed to."""
+    """A float16 has the equality and hash of a float: a cache would return a result computed from an overflow."""
     half, fixed = number("float16", 3.0), Sampling.fixed_size(10, 1000)
     assert half == 3.0 and hash(half) == hash(3.0), "why"
     for call in (
@@ -401,14 +402,14 @@ def test_narrow_numbers_never_reach_a_cache():
     ):
         with pytest.raises(TypeError, match="to be a number of Python's, or a float64 or int64"):
             call()
-    for grid in (number("float16", 11.5), number("float32", 89.0)):  # an overflow made 0 of 1
+    for grid in (number("float16", 11.5), number("float32", 89.0)):  # an overflow turned 1 into 0
         assert pld.hockey_stick(grid, 0.05, 1.0, "REMOVE") > 0.99
-    for side, rate in (("REMOVE", 1.0), ("REMOVE", 0.5), ("ADD", 1.0)):  # exp(800) overflows; the loss is 5000 or so
+    for side, rate in (("REMOVE", 1.0), ("REMOVE", 0.5), ("ADD", 1.0)):  # exp(800) overflows; the loss is about 5000
         assert pld.hockey_stick(np.array([800.0]), 0.01, rate, side) >= 0.99 * rate
-    # Just below where exp(epsilon) overflows, exp(epsilon) / rate does already.
+    # Slightly below the point where exp(epsilon) overflows, exp(epsilon) / rate already does.
     edge = pld.hockey_stick(np.linspace(700.0, 720.0, 401), 0.02, 0.1, "REMOVE")
     assert (np.diff(edge) <= 0).all() and edge.min() > 0.099
-    # Of a rate below half an ulp of 1, losses are as large as without sampling: whoever answers above .75 was sampled.
+    # At a rate below half an ulp of 1, losses equal those without sampling: an answer above .75 means it was sampled.
     rare = [Event(0.0501, ZERO_OUT, Sampling.poisson(1e-17), 1)]
     assert account(rare, 1e-18).epsilon > 76 > account([replace(rare[0], noise_multiplier=3.0)], 1e-18).epsilon
     wide = Sampling.fixed_size(number("int64", 10), number("int64", 1000))
@@ -419,7 +420,7 @@ def test_narrow_numbers_never_reach_a_cache():
 
 # ---------------------------------------------------------------- tiny deltas, and the best of all accountants
 def delta_of_responses(levels: int, epsilon_of_one: float, epsilon: float) -> float:
-    """The least delta of so many randomised responses of one bit together, as a sum over the binomial."""
+    """Return the least delta of `levels` randomised responses of one bit together, as a sum over the binomial."""
     right = np.arange(levels + 1)
     ways = special.gammaln(levels + 1) - special.gammaln(right + 1) - special.gammaln(levels - right + 1)
     truth = -math.log1p(math.exp(-epsilon_of_one))
@@ -567,7 +568,7 @@ def test_what_no_distribution_holds_is_bounded_by_renyi_divergences(events):
 )
 @pytest.mark.parametrize("scheme", ["poisson", "fixed-size"])
 def test_rounding_is_not_privacy(level, rate, count, scheme):
-    # Of so much noise the composition is Gaussian, of mu = rate sqrt(count) / level, whatever is rounded on the way.
+    # With this much noise the composition is Gaussian with mu = rate sqrt(count) / level, whatever the rounding.
     mu = rate * math.sqrt(count) / level
     sampling, relation = Sampling.poisson(rate), ADD_OR_REMOVE
     if scheme == "fixed-size":
@@ -576,12 +577,12 @@ def test_rounding_is_not_privacy(level, rate, count, scheme):
         exact = rho_to_epsilon(mu * mu / 2, delta, "exact")
         claimed = account([Event(level, relation, sampling, count)], delta).epsilon
         assert exact * (1 - 1e-3) <= claimed < math.inf
-        assert exact > 0  # so that a claim of 0 is seen
+        assert exact > 0  # so that a claim of 0 would be detected
 
 
 @pytest.mark.parametrize("delta", [1e-16, 1e-30, 1e-100])
 def test_the_conversions_of_a_tiny_cost_are_not_rounded_to_nothing(delta):
-    rho = 1e-30  # two answers are apart with probability 5.6e-16
+    rho = 1e-30  # two answers differ with probability 5.6e-16
     for conversion in ("classic", "tight", "exact"):
         claimed = rho_to_epsilon(rho, delta, conversion)
         assert exact_delta(claimed, math.sqrt(2 * rho)) <= delta < exact_delta(0.0, math.sqrt(2 * rho))
@@ -591,7 +592,7 @@ def test_the_conversions_of_a_tiny_cost_are_not_rounded_to_nothing(delta):
 @pytest.mark.parametrize("delta", [1e-5, 1e-20, 1e-100, 1e-300])
 def test_what_little_costs_is_not_rounded_to_less(delta, monkeypatch):
     def off(pad, rhos=(2e-18, 1e-15, 1e-12, 1e-9, 1e-6, 1e-4)):
-        """By how much of delta the claims of small costs are too small at most."""
+        """Return the largest share of delta by which claims at small costs are too small."""
         monkeypatch.setattr(accounting, "_LITTLE_RHO", pad)
         accounting._gaussian_epsilon.cache_clear()
         return max(exact_delta(rho_to_epsilon(rho, delta), math.sqrt(2 * rho)) / delta - 1 for rho in rhos)
@@ -606,7 +607,7 @@ def test_what_little_costs_is_not_rounded_to_less(delta, monkeypatch):
 
 @pytest.mark.slow
 def test_accounting_never_takes_a_gigabyte():
-    # Near the largest composition that is still held; numpy's arrays are what tracemalloc sees.
+    # Near the largest composition that fits into memory; tracemalloc sees numpy's arrays.
     def peak(count: int) -> float:
         tracemalloc.start()
         pld._composed.__wrapped__(tuple(poisson(1.0, 0.01, count)))
@@ -621,7 +622,7 @@ def test_accounting_never_takes_a_gigabyte():
 
 # ---------------------------------------------------------------- relations
 def test_a_multiplier_is_over_the_sensitivity_of_its_own_relation():
-    # One release of a clipped mean, noise s: replacing an example moves it twice as far as zeroing it out.
+    # One release of a clipped mean with noise s: replacing an example moves the mean twice as far as zeroing it out.
     clip, n, std = 1.0, 100, 0.05
     epsilons = {}
     for relation in (ZERO_OUT, REPLACE_ONE):
@@ -631,8 +632,9 @@ def test_a_multiplier_is_over_the_sensitivity_of_its_own_relation():
         assert account([event], 1e-5, "PLD").epsilon == pytest.approx(epsilons[relation], rel=1e-3)
         assert float(exact_delta(epsilons[relation], sensitivity / std)) == pytest.approx(1e-5, rel=1e-6)
     assert epsilons[REPLACE_ONE] > 1.9 * epsilons[ZERO_OUT]
-    # The trap: the library's PLD accountant takes a multiplier under REPLACE_ONE to be over half of the sensitivity,
-    # its Renyi accountant to be over all of it. Given ours, the first would claim twice too much.
+    # A trap: the library's PLD accountant takes a multiplier under REPLACE_ONE to be relative to half of the
+    # sensitivity, its Renyi accountant relative to all of it. With our multiplier, the first would claim twice too
+    # much.
     event = Event(std / clipped_sensitivity(clip, n, REPLACE_ONE), REPLACE_ONE)
     theirs = library_pld.PLDAccountant(NeighboringRelation.REPLACE_ONE)
     theirs.compose(to_dp_event([event]))
@@ -644,8 +646,8 @@ def test_a_multiplier_is_over_the_sensitivity_of_its_own_relation():
     "sampling", [WHOLE, FRESH, Sampling.poisson(0.1), Sampling.fixed_size(5, 50)], ids=lambda s: s.scheme
 )
 def test_what_goes_together(relation, sampling, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(accounting, "_ORDERS", (2, 4, 8, 16, 32))  # each gives a bound, and 100 of them take seconds
-    monkeypatch.setattr(accounting, "_renyi_epsilon", accounting._renyi_epsilon.__wrapped__)  # remembers nothing of it
+    monkeypatch.setattr(accounting, "_ORDERS", (2, 4, 8, 16, 32))  # each order gives a bound; 100 of them take seconds
+    monkeypatch.setattr(accounting, "_renyi_epsilon", accounting._renyi_epsilon.__wrapped__)  # without the cache
     if (sampling.scheme, relation) in ALLOWED:
         assert check_combination(sampling, relation) == ALLOWED[sampling.scheme, relation]
         claim = account([Event(2.0, relation, sampling, 3)], 1e-5)
@@ -729,7 +731,7 @@ def test_scales_of_the_literature():
     assert round(tree_std(1.0, 1e-6, 1.0, 16), 2) == 9.45
     assert tree_std(1.0, 1e-6, 1.0, 1) == pytest.approx(gaussian_std(1.0, 1e-6))
     assert tree_std(1.0, 1e-6, 1.0, 1024, optimal=True) < tree_std(1.0, 1e-6, 1.0, 1024)
-    # The printed 4 s sqrt(log2 T log(1 / delta)) / epsilon is 2.5 to 3.4 times as much, and nothing at T = 1.
+    # The printed 4 s sqrt(log2 T log(1 / delta)) / epsilon is 2.5 to 3.4 times as large, and 0 at T = 1.
     assert round(4 * math.sqrt(4 * math.log(1e6)), 2) == 29.74
 
 

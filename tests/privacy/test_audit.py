@@ -1,4 +1,4 @@
-"""Audits: intervals, power and densities against other ways to get them, honest levels, and training under attack."""
+"""Audits: intervals, power and densities against independent computations, valid levels, and training under attack."""
 
 import functools
 import math
@@ -15,7 +15,7 @@ from dp_accounting import pld
 from scipy import stats
 from torch import Tensor
 
-from dpnotes.core import Guarantee, Relation, Release, Sensitive
+from dpnotes.core import Guarantee, Relation, Request, Sensitive
 from dpnotes.guarantees import CombinationError
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles import clipped
@@ -95,7 +95,7 @@ def test_the_distance_of_gaussians_is_mahalanobis_s():
 def test_a_shift_without_noise_is_seen_and_one_with_little_is_not_taken_for_it():
     root = covariance_root()
     blind = torch.linalg.qr(root.T)[0][:, 0]
-    flat = root - torch.outer(root @ blind, blind)  # nothing along `blind`
+    flat = root - torch.outer(root @ blind, blind)  # no component along `blind`
     pair = GaussianPair(torch.zeros(5), blind + 0.3, flat)
     assert math.isinf(pair.mu) and math.isinf(pair.epsilon(1e-5))
     outputs = Streams.of("blind", ["a"]).normal("z", 0, 70).view(10, 7) @ flat
@@ -134,7 +134,7 @@ def test_a_mixture_of_one_is_a_gaussian_and_its_attack_faces_the_right_way():
     one, other = np.array([[-2.0], [1.0]]), np.array([[0.0], [1.0]])
     pair = MixturePair(one, other, 1.0)
     assert pair.epsilon(1e-5) == pytest.approx(rho_to_epsilon(2.0, 1e-5), rel=1e-3)
-    hit, false_hit = pair.rates(1.0)  # the example lowers the output, so the score is turned around
+    hit, false_hit = pair.rates(1.0)  # the example lowers the output, so the score is negated
     assert hit == pytest.approx(stats.norm.sf(-1)) and false_hit == pytest.approx(stats.norm.sf(1))
     assert MixturePair(other, other, 1.0).epsilon(1e-5) == 0.0
     assert math.isinf(MixturePair(np.array([[100.0], [1.0]]), other, 1.0).epsilon(1e-5))
@@ -154,8 +154,8 @@ def test_two_scales_have_the_epsilon_of_their_densities(stds: tuple[float, float
 
     epsilon = pair.epsilon(delta)
     assert excess(epsilon) == pytest.approx(delta, rel=1e-3)
-    assert excess(0.99 * epsilon) > 1.01 * delta  # the control: the grid tells so small a difference
-    # The densities are those of what is sampled, in many outputs too, whichever side has more noise.
+    assert excess(0.99 * epsilon) > 1.01 * delta  # the control: the grid resolves this small difference
+    # The densities are those of the samples, in many outputs too, whichever side has more noise.
     means = torch.cat([torch.full((1, 4), 0.3), torch.zeros(1, 4)]).double()
     pair, noise = ScaledPair(means, stds), Streams.of("scales", [0]).normal("draws", 0, 80_000)[0].view(20_000, 4)
     threshold = pair.strongest_threshold(20_000, delta, 0.01)
@@ -163,7 +163,7 @@ def test_two_scales_have_the_epsilon_of_their_densities(stds: tuple[float, float
     hits = [float((pair.score(side) > threshold).double().mean()) for side in outputs]
     errors = [5 * math.sqrt(rate * (1 - rate) / 20_000) for rate in pair.rates(threshold)]  # one in a million
     assert all(abs(hit - rate) < error for hit, rate, error in zip(hits, pair.rates(threshold), errors, strict=True))
-    assert abs(hits[0] - pair.rates(threshold)[1]) > errors[0]  # the control: the two sides are not each other's
+    assert abs(hits[0] - pair.rates(threshold)[1]) > errors[0]  # the control: the two sides differ
 
 
 def test_two_scales_that_are_almost_one_are_almost_a_gaussian():
@@ -172,18 +172,18 @@ def test_two_scales_that_are_almost_one_are_almost_a_gaussian():
     assert ScaledPair(means, (1.0, 1.0001)).epsilon(1e-5) == pytest.approx(gaussian, rel=1e-3)
     assert ScaledPair(means, (1.0, 1.1)).epsilon(1e-5) > 1.1 * gaussian  # the control
     many = [ScaledPair(torch.zeros(2, outputs), (1.0, 1.1)).epsilon(1e-5) for outputs in (1, 10, 100, 1000)]
-    assert many == sorted(many) and many[-1] > 10 * many[0]  # every output is a further look at the scale
+    assert many == sorted(many) and many[-1] > 10 * many[0]  # every output is another look at the scale
 
     one_scale = ScaledPair.of(lambda data, noise: data + noise, means[1], means[0], 2)
     two_scales = ScaledPair.of(lambda data, noise: data + noise * (1 + data[:, :1]), means[1], means[0], 2)
     assert isinstance(one_scale, GaussianPair) and isinstance(two_scales, ScaledPair)
     assert two_scales.stds == (2.0, 1.0)
-    # What took the noise of one data set for that of both called 4.38 exact here, where 37.63 is.
+    # Code that used one data set's noise for both reported 4.38 as exact here; the exact value is 37.63.
     with pytest.raises(ValueError, match="the same noise on both data sets"):
         GaussianPair.of(lambda data, noise: data + noise * (1 + data[:, :1]), means[1], means[0], 2)
     with pytest.raises(ValueError, match="noise is a multiple of the draws"):
         ScaledPair.of(lambda data, noise: data + noise.cumsum(1), means[1], means[0], 2)
-    for kind in (GaussianPair, ScaledPair):  # data with a runs axis of its own
+    for kind in (GaussianPair, ScaledPair):  # data with their own runs axis
         with pytest.raises(ValueError, match=r"Expected release to give \(6, outputs\), got \(6, 6, 2\)"):
             kind.of(lambda data, noise: data + noise, means[1:], means[:1], 2)
 
@@ -217,7 +217,7 @@ def test_what_is_not_linear_or_mixes_runs_gets_no_exact_epsilon(name: str, num_d
     for kind in (GaussianPair, ScaledPair):
         with pytest.raises(ValueError, match=f"Expected a release.* {message}"):
             kind.of(release, without, included, num_draws)
-    with pytest.raises(ValueError, match="Expected a release"):  # the first output, of a coin that adds to it
+    with pytest.raises(ValueError, match="Expected a release"):  # the first output of a release that adds a coin to it
         MixturePair.of(
             lambda data, coins, noise: release(data, noise)[:, 0] + coins,
             without, included, torch.arange(2.0), torch.ones(2) / 2, num_draws,
@@ -266,20 +266,20 @@ def test_rounding_is_not_taken_for_noise_that_is_not_linear():
     included[0] += 1
     weights = Streams.of("rounding", [0]).normal("weights", 0, 300 * 300)[0].view(300, 300)
 
-    def turned(data: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:  # outputs without noise but for rounding, too
+    def turned(data: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:  # some outputs have no noise but rounding
         turned = noise @ weights
         return torch.cat([data + turned, turned @ weights.inverse() @ weights - turned], 1)
 
     assert GaussianPair.of(turned, without, included, 300).mu > 0
     short = GaussianPair.of(lambda data, noise: data.float() + noise.float(), without, included, 300)
-    assert short.mu == pytest.approx(1, rel=1e-3)  # in float32, where a draw beside 1000 has four digits
+    assert short.mu == pytest.approx(1, rel=1e-3)  # in float32, where a draw added to 1000 has four digits
     single = GaussianPair.of(lambda data, noise: data + noise.float() @ weights.float(), 0 * without, included, 300)
-    assert single.mu > 0  # sums in another order, alone and among others
+    assert single.mu > 0  # sums in another order, alone and with others
 
 
 # ---------------------------------------------------------------- honest levels
-# At so large a delta the tight event is common, and with many more runs on one side than on the other the error of the
-# bound comes from one interval alone: the hardest case for the level that a fixed number of draws can show.
+# At this large delta the tight event is common, and with many more runs on one side the bound's error comes from one
+# interval alone. This is the hardest case for the level that a fixed number of draws can show.
 MU, DELTA, LEVEL = 2.0, 0.5, 0.01
 TRUE = rho_to_epsilon(MU**2 / 2, DELTA)
 HONEST = ("threshold known", "threshold chosen", "one run")
@@ -287,16 +287,16 @@ TIGHT = TRUE / MU + MU / 2  # the event above this threshold forces exactly the 
 
 
 def gaussian_scores(audits: int, runs: int, included: bool, seed: str) -> Tensor:
-    """Scores `(audits, runs)` of the library's Gaussian mechanism, with the example or without it."""
+    """Return scores `(audits, runs)` of the library's Gaussian mechanism, with or without the example."""
     streams, each = Streams.of(f"{seed} {included}", range(audits)), torch.ones(audits, dtype=torch.float64)
     answer = Sensitive(torch.full((audits, runs), float(included)).double(), each, Relation.ZERO_OUT, "proved")
-    request = Release(answer, each / MU, torch.zeros(audits, dtype=torch.int64), each.bool())
+    request = Request(answer, each / MU, torch.zeros(audits, dtype=torch.int64), each.bool())
     mechanism = mechanisms.Gaussian()
     return mechanism.release(mechanism.init(answer.value), request, streams)[1] * MU
 
 
 def exceedances(audits: int, runs: int, false_runs: int, seed: str) -> dict[str, int]:
-    """How often each kind of audit of the correct mechanism exceeds its true epsilon."""
+    """Count how often each kind of audit of the correct mechanism exceeds its true epsilon."""
     found: dict[str, int] = dict.fromkeys((*HONEST, "no interval", "ten times the level", "chosen on the same"), 0)
     chunk = 100
     for first in range(0, audits, chunk):
@@ -324,7 +324,7 @@ def exceedances(audits: int, runs: int, false_runs: int, seed: str) -> dict[str,
 
 def check_exceedances(audits: int, runs: int, false_runs: int, seed: str, controls: tuple[str, ...]) -> dict[str, int]:
     found = exceedances(audits, runs, false_runs, seed)
-    # The largest count that an exceedance probability of 1e-2 gives with probability 1 - 1e-6.
+    # The largest count that an exceedance probability of 1e-2 reaches with probability 1 - 1e-6.
     most = stats.binom.isf(1e-6, audits, LEVEL)
     for kind in HONEST:
         assert found[kind] <= most, found
@@ -335,13 +335,13 @@ def check_exceedances(audits: int, runs: int, false_runs: int, seed: str, contro
 
 @pytest.mark.slow
 def test_the_correct_mechanism_is_not_accused_more_often_than_the_level():
-    # The controls: no interval at all; and a threshold chosen on the runs it is counted on, at a level of one half.
+    # The controls: no interval at all, and a threshold chosen on the counted runs, at a level of one half.
     check_exceedances(400, 2000, 200, "fast", ("no interval", "chosen on the same"))
 
 
 @pytest.mark.slow
 def test_ten_thousand_audits_of_the_correct_mechanism_keep_their_level():
-    # With so many audits, a level that is ten times too large is seen as well.
+    # With this many audits, a level that is ten times too large is detected as well.
     controls = ("no interval", "chosen on the same", "ten times the level")
     found = check_exceedances(10_000, 8000, 400, "slow", controls)
     assert found["threshold known"] > 0, (
@@ -351,13 +351,13 @@ def test_ten_thousand_audits_of_the_correct_mechanism_keep_their_level():
 
 # ---------------------------------------------------------------- one run
 def independent_leaks(canaries: int, correct: int, epsilon: float, delta: float) -> float:
-    """P(correct >= v) if each canary leaks with probability delta, else answers at random: (epsilon, delta)-DP."""
+    """Return P(correct >= v) if each canary leaks with probability delta, else is random: (epsilon, delta)-DP."""
     accuracy = delta + (1 - delta) / (1 + math.exp(-epsilon))
     return float(stats.binom.sf(correct - 1, canaries, accuracy))
 
 
 def common_leak(canaries: int, correct: int, epsilon: float, delta: float) -> float:
-    """The same if all of them leak at once, with probability delta."""
+    """Return P(correct >= v) if all canaries leak at once with probability delta."""
     return delta + (1 - delta) * float(stats.binom.sf(correct - 1, canaries, 1 / (1 + math.exp(-epsilon))))
 
 
@@ -373,7 +373,7 @@ def test_the_p_value_bounds_the_tails_of_mechanisms_that_leak(epsilon: float, de
                 assert mechanism(canaries, correct, epsilon, delta) <= bound * (1 + 1e-9) + 1e-12
                 pure = one_run_p_value(canaries, canaries, correct, epsilon=epsilon, delta=0.0)
                 uncorrected += mechanism(canaries, correct, epsilon, delta) > pure * (1 + 1e-9) + 1e-12
-    assert (uncorrected > 0) == (delta > 0)  # the control: without its delta term the bound does not hold
+    assert (uncorrected > 0) == (delta > 0)  # the control: without its delta term the bound fails
 
 
 def test_the_p_value_is_the_theorem_s():
@@ -404,7 +404,7 @@ def test_the_bound_of_one_run_is_where_the_p_value_reaches_the_level():
     assert one_run_p_value(200, 100, 90, epsilon=bound.epsilon, **at) < 0.05
     assert one_run_p_value(200, 100, 90, epsilon=bound.epsilon + 1e-6, **at) >= 0.05
     assert one_run(coins, guesses * 0, delta=1e-5, relation=ZERO_OUT).epsilon == 0.0
-    assert one_run(coins[:1], guesses[:1], delta=1e-5, relation=ZERO_OUT).epsilon == 0.0  # of one coin nothing follows
+    assert one_run(coins[:1], guesses[:1], delta=1e-5, relation=ZERO_OUT).epsilon == 0.0  # a single coin shows nothing
     assert one_run(coins, -guesses, delta=1e-5, relation=ZERO_OUT).epsilon == 0.0
 
 
@@ -445,14 +445,14 @@ def examples() -> Tensor:
 
 
 def problem(included: bool) -> CustomProblem:
-    """Quadratics around the examples; zeroing out the last one is giving it the weight 0."""
+    """Return quadratics around the examples; zeroing out the last one means giving it weight 0."""
     weights = torch.ones(NUM_EXAMPLES, dtype=torch.float64)
     weights[-1] = float(included)
     return CustomProblem(weighted_loss, DIM, examples(), weights)
 
 
 def clipped_means(x: Tensor) -> tuple[Tensor, Tensor]:
-    """What the attacker computes by itself: the mean of clipped gradients without the canary, and with it."""
+    """Return the attacker's own computation: the mean of clipped gradients without the canary, and with it."""
     each = x[:, None] - examples()
     each = each / (each.norm(dim=2, keepdim=True) / CLIP).clamp_min(1) / NUM_EXAMPLES
     return each[:, :-1].sum(1), each.sum(1)
@@ -476,12 +476,12 @@ def training_audit(
     return from_scores(*sides, delta=delta, relation=ZERO_OUT, threshold=threshold)
 
 
-SENSITIVITY = "return self.desk.bound(self.clip, self.problem.num_examples)"
+SENSITIVITY = "return self.releases.bound(self.clip, self.problem.num_examples)"
 
 
 @functools.cache
 def training_design() -> tuple[Guarantee, NoiseSchedule, int, float]:
-    """The claim of ten uniform steps, and the attack on a variant with half of the noise: runs and threshold."""
+    """Return the claim of ten uniform steps, and runs and threshold of an attack on one with half of the noise."""
     rho, delta = 0.5, 1e-3
     claim = Guarantee(rho_to_epsilon(rho, delta), delta, Relation.ZERO_OUT, "exact Gaussian")
     # In units of the noise that the attacker assumes: N(1, 1/4) with the canary and N(0, 1/4) without it.
@@ -534,7 +534,7 @@ def test_a_mechanism_that_draws_every_call_from_one_seed_is_caught():
     runs = runs_for_power(1.0, 0.0, epsilon=claim.epsilon, delta=claim.delta)
 
     def difference(module: ModuleType, moved: float) -> Tensor:
-        """Of two answers that the example moves in opposite directions."""
+        """Return the difference of two answers that the example moves in opposite directions."""
         ones, streams = (
             torch.ones(runs, dtype=torch.float64),
             Streams.of("reuse", [f"{i} {moved}" for i in range(runs)]),
@@ -542,7 +542,7 @@ def test_a_mechanism_that_draws_every_call_from_one_seed_is_caught():
         released = []
         for call, direction in enumerate((moved, -moved)):
             answer = Sensitive(torch.full((runs, 1), direction).double(), ones, Relation.ZERO_OUT, "proved")
-            request = Release(answer, ones, torch.full((runs,), call), ones.bool())
+            request = Request(answer, ones, torch.full((runs,), call), ones.bool())
             mechanism = module.Gaussian()
             released.append(mechanism.release(mechanism.init(answer.value), request, streams)[1][:, 0])
         return released[0] - released[1]
@@ -558,7 +558,7 @@ CANARIES = 1000
 
 
 def one_training_run(module: ModuleType, rho: float, delta: float, seed: int) -> LowerBound:
-    """All canaries in one run: each has a direction of its own, in which its gradient is the clipping norm."""
+    """Train once with all canaries; each has its own direction, along which its gradient has the clipping norm."""
     coins = Streams.of("coins", [seed]).uniform("included", 0, CANARIES)[0] < 0.5
     directions = torch.eye(CANARIES, dtype=torch.float64) * coins[:, None]
     linear = CustomProblem(lambda parameters, direction: parameters @ direction, CANARIES, directions)
@@ -567,7 +567,7 @@ def one_training_run(module: ModuleType, rho: float, delta: float, seed: int) ->
     state = method.init(torch.zeros(1, CANARIES, dtype=torch.float64), oracle)
     for _ in range(STEPS):
         state, _ = method.step(state, oracle, streams)
-    guesses = guess(-method.output(state)[0], 50, 50)  # black box: the last iterate alone
+    guesses = guess(-method.output(state)[0], 50, 50)  # black box: only the last iterate is used
     return one_run(coins, guesses, delta=delta, relation=ZERO_OUT)
 
 

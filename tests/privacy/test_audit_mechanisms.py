@@ -1,4 +1,4 @@
-"""The library's own mechanisms under attack: densities read off the code, samples, copies with one line wrong."""
+"""The library's own mechanisms under attack: exact densities, samples, and copies with one wrong line."""
 
 import functools
 import math
@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from dpnotes.core import FRESH, Ledger, Relation, Release, Sensitive
+from dpnotes.core import FRESH, Ledger, Relation, Request, Sensitive
 from dpnotes.privacy import factorisation, mechanisms, tree
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.audit import GaussianPair, from_scores, runs_for_power
@@ -23,7 +23,7 @@ STEPS, DELTA = 16, 1e-5
 
 @dataclass(frozen=True)
 class UnitDraws:
-    """Stands in for streams: run 0 draws zeros, run r draws 1 at call r - 1 and zeros otherwise."""
+    """Stand-in for streams: run 0 draws zeros, run r draws 1 at call r - 1 and zeros otherwise."""
 
     keys: Tensor
     secret: bool = False
@@ -36,13 +36,13 @@ class UnitDraws:
 def sums(
     mechanism: Any, increments: Tensor, streams: Any, restarts: frozenset[int] = frozenset()
 ) -> tuple[Tensor, float]:
-    """Running sums `(runs, steps)` of released increments, afresh at restarts, and what one example pays at most."""
+    """Return running sums `(runs, steps)` of released increments, reset at restarts, and an example's largest cost."""
     runs, ones = len(streams.keys), torch.ones(len(streams.keys), dtype=torch.float64)
     state, total, outputs, ledger = mechanism.init(torch.zeros(runs, 1, dtype=torch.float64)), 0.0, [], Ledger()
     for step in range(STEPS):
         answer = Sensitive(increments[step].expand(runs, 1).clone(), ones, Relation.ZERO_OUT, "proved", FRESH)
         fresh = torch.full((runs,), step in restarts or step == 0)
-        request = Release(answer, 2 * ones, torch.full((runs,), step), ones.bool(), fresh)
+        request = Request(answer, 2 * ones, torch.full((runs,), step), ones.bool(), fresh)
         state, value, price = mechanism.release(state, request, streams)
         ledger.add(price)
         total = value if bool(fresh[0]) else total + value
@@ -51,7 +51,7 @@ def sums(
 
 
 def pair_of(mechanism: Any, step: int, restarts: frozenset[int] = frozenset()) -> tuple[GaussianPair, float]:
-    """The exact densities of the mechanism's running sums when the increment of one step is there or not."""
+    """Return the exact densities of the mechanism's running sums with and without the increment of one step."""
     unit = UnitDraws(torch.zeros(STEPS + 1, 2, dtype=torch.int64))
     without, rho = sums(mechanism, torch.zeros(STEPS, dtype=torch.float64), unit, restarts)
     included, _ = sums(mechanism, torch.eye(STEPS, dtype=torch.float64)[step], unit, restarts)
@@ -116,7 +116,7 @@ def test_what_is_sampled_has_these_densities_and_an_audit_does_not_accuse_it(nam
     assert 0.2 * claim < bound.epsilon < claim
 
 
-# Each a line of the library's tree, and what it becomes.
+# Lines of the library's tree, and their replacements.
 DRAW = "drawn = streams.normal(self.purpose, request.call, value.shape[1]).mul_(scale[:, None])"
 TAKE = "for low in range(max(completes, default=0)):"
 BROKEN = {
@@ -133,7 +133,7 @@ def test_a_copy_of_the_tree_with_one_line_wrong_exceeds_its_claim_both_ways(name
     step = max(range(STEPS), key=lambda s: pair_of(broken.Tree(STEPS), s)[0].mu)
     pair, rho = pair_of(broken.Tree(STEPS), step)
     claim = rho_to_epsilon(rho, DELTA)
-    assert pair.epsilon(DELTA) > 1.2 * claim  # exhibit A
+    assert pair.epsilon(DELTA) > 1.2 * claim  # shown by densities
     threshold = pair.threshold(claim, DELTA)
     runs = runs_for_power(*pair.rates(threshold), epsilon=claim, delta=DELTA)
     assert runs <= 200_000
@@ -143,7 +143,7 @@ def test_a_copy_of_the_tree_with_one_line_wrong_exceeds_its_claim_both_ways(name
         outputs, _ = sums(broken.Tree(STEPS), increments, Streams.of(f"{name} {included}", range(runs)))
         scores.append(pair.score(outputs))
     bound = from_scores(*scores, delta=DELTA, relation=Relation.ZERO_OUT, threshold=threshold)
-    assert bound.epsilon > claim  # exhibit B
+    assert bound.epsilon > claim  # shown by an audit
 
 
 def test_the_museum_s_tree_claim_is_what_the_library_charges():

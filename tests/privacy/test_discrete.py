@@ -1,4 +1,4 @@
-"""OpenDP's discrete Gaussian as a mechanism: on its grid, with the right noise, priced by OpenDP itself."""
+"""OpenDP's discrete Gaussian as a mechanism: on its grid, with the right noise, and the price that OpenDP computes."""
 
 import math
 import sys
@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from dpnotes.core import Ledger, Relation, Release, Sampling, Sensitive
+from dpnotes.core import Ledger, Relation, Request, Sampling, Sensitive
 from dpnotes.guarantees import CombinationError
 from dpnotes.privacy import discrete
 from dpnotes.privacy.accounting import account
@@ -22,13 +22,13 @@ from dpnotes.random.streams import Streams
 GRID = 2.0**-6
 
 
-def request(value: Tensor, noise_std: float, sensitivity: float = 1.0, active: bool = True) -> Release:
+def request(value: Tensor, noise_std: float, sensitivity: float = 1.0, active: bool = True) -> Request:
     runs = torch.ones(len(value), dtype=torch.float64)
     answer = Sensitive(value, sensitivity * runs, Relation.ZERO_OUT, "proved")
-    return Release(answer, noise_std * runs, torch.zeros(len(value), dtype=torch.int64), active & runs.bool())
+    return Request(answer, noise_std * runs, torch.zeros(len(value), dtype=torch.int64), active & runs.bool())
 
 
-def released(mechanism, asked: Release) -> Tensor:
+def released(mechanism, asked: Request) -> Tensor:
     return mechanism.release(mechanism.init(asked.answer.value), asked, Streams.secure(len(asked.noise_std)))[1]
 
 
@@ -58,7 +58,7 @@ def test_the_noise_is_wider_by_what_rounding_adds(monkeypatch: pytest.MonkeyPatc
 
 
 class TestWithOpenDP:
-    """What needs the extra `exact`."""
+    """Tests that need the extra `exact`."""
 
     @pytest.fixture(autouse=True)
     def _opendp(self):
@@ -67,7 +67,7 @@ class TestWithOpenDP:
     @pytest.mark.slow
     def test_releases_lie_on_the_grid_and_have_the_noise_that_was_asked_for(self):
         value = torch.full((1, 40_000), 0.3, dtype=torch.float64)
-        # Few steps of a coarse grid around a sensitivity so large that rounding hardly widens the noise.
+        # A coarse grid with few steps, and a sensitivity so large that rounding hardly increases the noise.
         noisy = released(DiscreteGaussian(GRID), request(value, 2.0, sensitivity=1e6))
         steps = noisy / GRID
         assert torch.equal(steps, steps.round())
@@ -90,7 +90,7 @@ class TestWithOpenDP:
         apart = (sensitivity + GRID * math.sqrt(dim)) / GRID  # steps, after rounding
         scale = 2.0 * sensitivity / GRID * (1 + GRID * math.sqrt(dim) / sensitivity)
         assert _measurement(scale).map(apart) <= 0.125 * (1 + 1e-9)
-        assert _measurement(2.0 * sensitivity / GRID).map(apart) > 0.125  # the control: rounding has to be paid for
+        assert _measurement(2.0 * sensitivity / GRID).map(apart) > 0.125  # the control: rounding must be paid for
 
     def test_rounding_moves_neighbours_no_further_than_is_paid_for(self):
         value = Streams.of("rounding", range(200)).normal("value", 0, 5)
@@ -99,7 +99,7 @@ class TestWithOpenDP:
         )
         apart = ((value / GRID).round() - (moved / GRID).round()).norm(dim=1) * GRID
         assert apart.max() <= 0.05 + GRID * math.sqrt(5)
-        assert apart.max() > 0.05 * (1 + 1e-6)  # the control: it does move some of them further than before
+        assert apart.max() > 0.05 * (1 + 1e-6)  # the control: rounding does increase some distances
 
     def test_what_is_not_active_is_not_released_and_no_noise_is_drawn_twice(self):
         value = torch.full((2, 50), 7.0)
@@ -113,7 +113,7 @@ class TestWithOpenDP:
     def test_an_answer_off_the_grid_s_range_is_moved_into_it_and_no_error(self, value: float, nearest: float):
         answer = torch.tensor([[value, 3.0]], dtype=torch.float64)
         noisy = released(DiscreteGaussian(2.0**-20), request(answer, 1.0))
-        # An error would say of the data what no noise hides. Fifty standard deviations are never exceeded.
+        # An error would reveal something about the data without noise. Fifty standard deviations are never exceeded.
         assert (noisy - torch.tensor([[nearest, 3.0]])).abs().max() < 50
         plain = Gaussian().release(torch.zeros(1, 0), request(answer, 1.0), Streams.of(0, ["a"]))[1]
         assert not (plain - torch.tensor([[nearest, 3.0]])).abs().max() < 50  # the control
@@ -126,7 +126,8 @@ class TestWithOpenDP:
         assert torch.equal(noisy / GRID, (noisy / GRID).round())
 
     def test_its_price_is_converted_as_zcdp_and_the_exact_gaussian_one_would_be_too_small(self):
-        # Two data sets whose answers are a step apart, half a step and one and a half: they round to 0 and to 2 steps.
+        # Two data sets whose answers differ by one grid step, at half a step and one and a half: they round to 0 and 2
+        # steps.
         apart, multiplier, delta = GRID, 0.3, 0.1
         asked = request(torch.zeros(1, 1, dtype=torch.float64), multiplier * apart, apart)
         mechanism = DiscreteGaussian(GRID)

@@ -1,4 +1,4 @@
-"""The filter: refuses before it would overspend, forgets nothing, and is what the clipped oracle asks."""
+"""The filter: it refuses before overspending, forgets nothing, and is used by the clipped oracle."""
 
 import math
 from dataclasses import replace
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Release, Sampling, Sensitive, Status
+from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Request, Sampling, Sensitive, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
@@ -115,7 +115,7 @@ def test_no_release_gives_budget_back(sampling, limit, cost):
     watch = Filter(budget(limit, limit))
     spent = watch.grant(watch.init(), budget(0.75, 0.75), torch.tensor([True, True]), sampling)[1]
     costs = budget(cost, 0.25)
-    assert watch.affords(spent, costs, sampling).tolist() == [False, True]  # and what is not negative does fit
+    assert watch.affords(spent, costs, sampling).tolist() == [False, True]  # and a non-negative cost does fit
     granted, paid = watch.grant(spent, costs, torch.tensor([True, True]), sampling)
     assert granted.tolist() == [False, True]
     assert paid.total.tolist() == [0.75, 1.0 if sampling == WHOLE else 0.75]
@@ -180,8 +180,8 @@ def test_a_run_that_chooses_its_noise_never_overspends_and_ends_refused():
 
 def test_only_a_schedule_that_is_known_to_fit_has_a_tolerance():
     fixed = FixedNoise.of([schedules.exponential(0.8, 0.3, 3)])
-    assert ClippedGradient(problem(), 1.0, adaptive(1, 0.5)).desk.tolerance == 0
-    assert ClippedGradient(problem(), 1.0, fixed).desk.tolerance > 0, "the control"
+    assert ClippedGradient(problem(), 1.0, adaptive(1, 0.5)).releases.tolerance == 0
+    assert ClippedGradient(problem(), 1.0, fixed).releases.tolerance > 0, "the control"
 
 
 def test_what_was_spent_is_saved_and_restored_with_a_checkpoint(tmp_path):
@@ -193,7 +193,7 @@ def test_what_was_spent_is_saved_and_restored_with_a_checkpoint(tmp_path):
     back = restore(start(oracle, 2), stored)
     train(oracle, back, 200, second)
     assert (first.rho() + second.rho() <= 0.5 * (1 + 1e-12)).all()
-    # The control: a run that comes back with its meter emptied spends its budget again.
+    # The control: a run that returns with an empty meter spends its budget again.
     back = restore(start(oracle, 2), stored)
     nothing = replace(back.oracle.meter, filter=oracle.init(back.x).meter.filter)
     forgetful, again = replace(back, oracle=replace(back.oracle, meter=nothing)), Ledger()
@@ -202,7 +202,7 @@ def test_what_was_spent_is_saved_and_restored_with_a_checkpoint(tmp_path):
 
 
 def test_the_oracle_releases_what_it_released_before_it_had_a_filter():
-    # The comparison that stood in the oracle, and its noise, spelled out: the first three releases to the bit.
+    # The oracle's earlier comparison and its noise, written out: the first three releases agree to the bit.
     schedule, task = schedules.exponential(0.8, 0.3, 3), problem()
     oracle = ClippedGradient(task, 1.0, FixedNoise.of([schedule]))
     x, streams = torch.ones(1, 2, dtype=torch.float64), Streams.of(0, ["a"])
@@ -225,7 +225,7 @@ def test_restoring_a_belief_does_not_move_the_meter_back():
     first = oracle.init(x)
     again = restore(first, flatten(first))
     later, _ = oracle.estimate(first, x, streams, YES)
-    rolled_back = replace(later, belief=first.belief)
+    rolled_back = replace(later, memory=first.memory)
     assert float(rolled_back.meter.spent) > 0 and int(rolled_back.meter.calls) == 1
     _, one = oracle.estimate(rolled_back, x, streams, YES)
     _, other = oracle.estimate(again, x, streams, YES)
@@ -235,7 +235,7 @@ def test_restoring_a_belief_does_not_move_the_meter_back():
 def test_a_mechanism_quotes_what_it_charges():
     for multiplier in (0.3, 1.0, 7.0):
         answer = Sensitive(torch.zeros(1, 1), budget(0.5), Relation.ZERO_OUT, "proved")
-        release = Release(answer, budget(0.5 * multiplier), torch.tensor([0]), YES)
+        release = Request(answer, budget(0.5 * multiplier), torch.tensor([0]), YES)
         _, _, price = Gaussian().release(torch.zeros(1, 0), release, Streams.of(0, ["a"]))
         assert torch.equal(price.rho(), Gaussian().cost(torch.zeros(1, 0), budget(multiplier)))
 

@@ -1,4 +1,4 @@
-"""Batches of fixed size, one example replaced: against brute force, quadrature and the mechanism without sampling."""
+"""Fixed-size batches with one example replaced: against brute force, quadrature and the mechanism without sampling."""
 
 import itertools
 import math
@@ -29,18 +29,18 @@ def event(batch: int, examples: int, multiplier: float, count: int = 1) -> Event
 
 # ---------------------------------------------------------------- one release, by brute force
 def sums(values: np.ndarray, batch: int) -> np.ndarray:
-    """The sum of every batch, `(batches, d)`."""
+    """Return the sum of every batch, `(batches, d)`."""
     return np.array([values[list(chosen)].sum(0) for chosen in itertools.combinations(range(len(values)), batch)])
 
 
 def density(centres: np.ndarray, multiplier: float, grid: np.ndarray) -> np.ndarray:
-    """Of noise around the centres, all as likely, on a grid of points `(points, d)`."""
+    """Return the density of noise around equally likely centres, on a grid of points `(points, d)`."""
     squares = ((grid[:, None] - centres[None]) ** 2).sum(-1)
     return np.exp(-squares / (2 * multiplier**2)).mean(1) / (2 * math.pi * multiplier**2) ** (grid.shape[1] / 2)
 
 
 def deltas(values: np.ndarray, other: np.ndarray, batch: int, multiplier: float) -> np.ndarray:
-    """The hockey-stick divergence of the releases on two data sets, at all epsilons, by a sum over a grid."""
+    """Return the hockey-stick divergence of the releases on two data sets, at all epsilons, by a sum over a grid."""
     ends = max(float(np.abs(sums(each, batch)).max()) for each in (values, other)) + 8 * multiplier
     number = 4001 if values.shape[1] == 1 else 401
     axis = np.linspace(-ends, ends, number)
@@ -51,7 +51,7 @@ def deltas(values: np.ndarray, other: np.ndarray, batch: int, multiplier: float)
 
 
 def data_sets(dim: int, examples: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Neighbours in the unit ball of diameter 1: the worst pair, its mirror image, and random ones."""
+    """Return neighbours in the unit ball of diameter 1: the worst pair, its mirror image, and random ones."""
     generator = np.random.default_rng(seed)
     at_zero = np.zeros((examples, dim))
     away = at_zero.copy()
@@ -112,14 +112,14 @@ def test_known_answers(batch: int, examples: int, multiplier: float, steps: int,
 
 @pytest.mark.slow
 def test_an_own_convolution_agrees():
-    """Ten million points, every loss rounded up: of several releases, on a grid of its own."""
+    """An independent convolution of several releases, with ten million points and every loss rounded up."""
     for batch, examples, multiplier, steps in ((200, 2000, 2.2, 100),):
         rate, step = batch / examples, 2e-6
         places = np.arange(-(10**6), 10**6 + 1) * step
         bound = pld.fixed_size_hockey_stick(places, multiplier, rate)
-        # The mass of the dominating pair between two losses, put on the upper one: from the slopes in e^loss.
+        # The mass of the dominating pair between two losses, assigned to the upper one, from the slopes in e^loss.
         slopes = -np.diff(bound) / (np.exp(places[1:]) - np.exp(places[:-1]))
-        below = np.concatenate([[1.0], slopes]) - np.concatenate([slopes, [0.0]])  # of the second distribution
+        below = np.concatenate([[1.0], slopes]) - np.concatenate([slopes, [0.0]])  # the second distribution
         mass = np.maximum(below, 0) * np.exp(places)
         spectrum = np.fft.rfft(mass, 2**23) ** steps
         composed = np.fft.irfft(spectrum, 2**23)
@@ -157,7 +157,7 @@ def test_more_noise_smaller_batches_and_fewer_steps_cost_no_more(batch, multipli
     def epsilon(batch: int, multiplier: float, steps: int) -> float:
         return account([event(batch, 100, multiplier, steps)], delta).epsilon
 
-    here, near = epsilon(batch, multiplier, steps), 1 + 1e-3  # the grid is another one
+    here, near = epsilon(batch, multiplier, steps), 1 + 1e-3  # the grid differs
     assert epsilon(batch, 1.1 * multiplier, steps) <= here * near + 1e-6
     assert epsilon(max(batch - 1, 1), multiplier, steps) <= here * near + 1e-6
     assert epsilon(batch, multiplier, max(steps - 1, 1)) <= here * near + 1e-6
@@ -184,7 +184,7 @@ def test_the_noise_that_a_guarantee_needs_is_on_the_private_side():
 
 # ---------------------------------------------------------------- Renyi divergences
 def moment_by_mpmath(order: int, multiplier: float, rate: float) -> float:
-    """The logarithm of the moment, by quadrature at 60 digits."""
+    """Return the logarithm of the moment, by quadrature at 60 digits."""
     with mpmath.workdps(60):
         z, q = mpmath.mpf(multiplier), mpmath.mpf(rate)
 

@@ -1,4 +1,4 @@
-"""The museum: every broken variant is one line away from the correct one, and both exhibits tell the two apart."""
+"""The museum: every broken variant differs from the correct one by one line, and both exhibits distinguish the two."""
 
 import ast
 import datetime
@@ -52,7 +52,7 @@ def test_the_two_sources_differ_by_the_one_line_that_is_named(exhibit: Exhibit):
     assert function.__code__.co_code == compiled[exhibit.part.__name__].__code__.co_code
     assert function.__code__.co_consts[1:] == compiled[exhibit.part.__name__].__code__.co_consts[1:]
     assert function.__code__ != exhibit.part.__code__
-    assert ast.dump(ast.parse(correct)) != ast.dump(ast.parse(broken))  # not a comment
+    assert ast.dump(ast.parse(correct)) != ast.dump(ast.parse(broken))  # the difference is no comment
 
 
 @that_breaks
@@ -64,7 +64,8 @@ def test_exhibit_a_the_densities_exceed_the_claim_exactly_when_it_is_broken(exhi
 @that_breaks
 @pytest.mark.slow
 def test_exhibit_b_the_audit_exceeds_the_claim_exactly_when_it_is_broken(exhibit: Exhibit):
-    # Fixed seeds. A broken variant escapes with probability at most 1%, a correct one is accused with at most 1%.
+    # With fixed seeds, a broken variant passes with probability at most 1%, and a correct one is rejected with at most
+    # 1%.
     _, runs, power = exhibit.design
     bound = exhibit.audit(broken=True)
     assert power >= POWER and bound.runs == 2 * runs and bound.level == LEVEL
@@ -75,7 +76,7 @@ def test_exhibit_b_the_audit_exceeds_the_claim_exactly_when_it_is_broken(exhibit
 
 
 def event_rate(exhibit: Exhibit, pair_broken: bool, code_broken: bool, included: bool, runs: int = 20_000) -> float:
-    """How often what one variant samples scores above the middle of what the other's (or its own) densities say."""
+    """Return the rate at which samples of one variant score above the middle of the other's (or its own) densities."""
     pair = exhibit.pair(pair_broken)
     release = exhibit.broken if code_broken else exhibit.correct
     streams = Streams.of("rates", [f"{exhibit.name} {code_broken} {included}"])
@@ -84,7 +85,7 @@ def event_rate(exhibit: Exhibit, pair_broken: bool, code_broken: bool, included:
 
 
 def middle(exhibit: Exhibit, broken: bool) -> float:
-    """A threshold whose event is neither rare nor common."""
+    """Return a threshold whose event is neither rare nor common."""
     pair = exhibit.pair(broken)
     grid = np.linspace(-3, 6, 181) if not math.isinf(pair.epsilon(0.5)) else [0.5]
     return float(max(grid, key=lambda t: min(sum(pair.rates(t)) / 2, 1 - sum(pair.rates(t)) / 2)))
@@ -105,7 +106,7 @@ def test_the_densities_are_those_of_what_is_sampled(exhibit: Exhibit, broken: bo
     )
     allowed = [5 * math.sqrt(rate * (1 - rate) / 20_000) + 1e-12 for rate in rates]
     assert all(error <= most for error, most in zip(own, allowed, strict=True))
-    if broken:  # the control: the correct variant's samples do not fit; the broken one's may look correct to its attack
+    if broken:  # the control: the correct variant's samples do not fit; the broken one may look correct
         assert any(error > most for error, most in zip(other, allowed, strict=True))
 
 
@@ -133,7 +134,7 @@ def test_the_correct_node_covers_every_prefix_by_disjoint_nodes():
 
 
 def test_the_correct_release_s_claims_are_not_generous():
-    """Each claim is what its accountant gives, and the worst neighbours reach it, where the claim is exact."""
+    """Each claim is its accountant's, and where the claim is exact the worst neighbours reach it."""
     for exhibit in ALL:
         if exhibit.claim.accountant == "exact Gaussian" and "root is missing" not in exhibit.name:
             assert exhibit.exact(broken=False) == pytest.approx(exhibit.claim.epsilon, rel=1e-9), exhibit.name
@@ -151,7 +152,8 @@ def test_poisson_sampling_agrees_with_the_accountant():
 
 
 def test_two_failures_cost_what_the_derivation_says():
-    # delta + (1 + e^epsilon) delta, and not 2 delta: the hockey stick of the broken one at the epsilon of the claim.
+    # The hockey-stick divergence of the broken one at the claimed epsilon is delta + (1 + e^epsilon) delta, not 2
+    # delta.
     exhibit = next(e for e in ALL if "counted once" in e.name)
     delta, low = (exhibit.setting.options[name] for name in ("delta", "low"))
     included, without = (exhibit.pair(broken=True).rates(0.5)[side] for side in (0, 1))
@@ -171,12 +173,12 @@ def test_noise_for_the_sum_on_the_mean_costs_accuracy_and_no_privacy():
     _, runs, power = COSTLY.design
     bound = COSTLY.audit(broken=True)
     assert power < 1e-9 and bound.runs == 2 * runs and not bound.exceeds(COSTLY.claim)
-    # The control: the same attack and runs do see something of the correct one, whose noise is as claimed.
+    # The control: the same attack with the same runs detects the correct variant's noise, which is as claimed.
     assert COSTLY.audit(broken=False).epsilon > 0.05 * COSTLY.claim.epsilon > bound.epsilon
 
 
-# What the notebook and docs/privacy.md tell: the claim, and the exact epsilon at its delta, of the correct release and
-# of the broken one.
+# The numbers in the notebook and docs/privacy.md: the claim, and the exact epsilon at its delta, of the correct release
+# and of the broken one.
 TOLD = {
     "sensitivity halved": (4.377, 1e-05, 4.377, 9.997),
     "noise reused": (4.377, 1e-05, 4.377, math.inf),
@@ -233,10 +235,10 @@ def test_a_sorted_batch_moves_its_mean_as_many_times_too_far_as_it_has_examples(
     declared = 2 / data.shape[1]
     moves = [float(release(data, quiet, 1.0).diff(dim=0).abs()) for release in (exhibit.correct, exhibit.broken)]
     assert moves == pytest.approx([declared, 56 * declared])
-    # Two examples checked once do not tell: the first is the shorter one, and is alone in what it sees.
+    # Checking two examples once shows nothing: the first is the shorter one, and sees only itself.
     alone, pair = (releases.gradients_of(exhibit.setting.without[:size]) for size in (1, 2))
     assert pair[0] == alone[0] != 0
-    swapped = releases.gradients_of(exhibit.setting.without[:2].flip(0))  # the other way round, the check would
+    swapped = releases.gradients_of(exhibit.setting.without[:2].flip(0))  # with the two exchanged, the check would fail
     assert swapped[0] != releases.gradients_of(exhibit.setting.without[1:2])[0]
 
 

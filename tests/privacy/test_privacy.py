@@ -1,4 +1,4 @@
-"""Schedules, mechanisms and accounting, held against dp_accounting, closed forms and controls that must fail."""
+"""Schedules, mechanisms and accounting, compared with dp_accounting, closed forms and controls that must fail."""
 
 import contextlib
 import dataclasses
@@ -16,7 +16,7 @@ from dp_accounting import pld, rdp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpnotes.core import FRESH, WHOLE, Assumption, Guarantee, Ledger, Price, Relation, Release, Sampling, Sensitive
+from dpnotes.core import FRESH, WHOLE, Assumption, Guarantee, Ledger, Price, Relation, Request, Sampling, Sensitive
 from dpnotes.guarantees import CombinationError
 from dpnotes.privacy import schedules
 from dpnotes.privacy.accounting import (
@@ -96,7 +96,7 @@ def test_a_schedule_cannot_be_changed_after_its_check():
 
 # ---------------------------------------------------------------- conversions
 def exact_delta(epsilon: float, mu: float) -> float:
-    """Delta of a Gaussian mechanism (Balle and Wang 2018, Theorem 8), to 50 digits."""
+    """Return delta of a Gaussian mechanism (Balle and Wang 2018, Theorem 8), to 50 digits."""
     with mpmath.workdps(50):
         e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
         return mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
@@ -120,7 +120,7 @@ def test_calibration_returns_the_private_side(conversion, epsilon, exponent):
     delta = 10**exponent
     rho = epsilon_to_rho(epsilon, delta, conversion)
     assert rho_to_epsilon(rho, delta, conversion) <= epsilon
-    assert rho_to_epsilon(rho * (1 + 1e-6), delta, conversion) > epsilon * (1 - 1e-9)  # and wastes nothing
+    assert rho_to_epsilon(rho * (1 + 1e-6), delta, conversion) > epsilon * (1 - 1e-9)  # and no noise is wasted
 
 
 def test_the_papers_budget_and_its_wrong_root():
@@ -225,11 +225,11 @@ def test_bad_budgets_are_refused(call, message):
 
 
 # ---------------------------------------------------------------- mechanisms
-def request(value: torch.Tensor, noise_std: float, sensitivity: float = 1.0, active: bool = True) -> Release:
+def request(value: torch.Tensor, noise_std: float, sensitivity: float = 1.0, active: bool = True) -> Request:
     runs = len(value)
     answer = Sensitive(value, torch.full((runs,), sensitivity).double(), Relation.ZERO_OUT, "proved")
     calls = torch.zeros(runs, dtype=torch.int64)
-    return Release(answer, torch.full((runs,), noise_std).double(), calls, torch.full((runs,), active))
+    return Request(answer, torch.full((runs,), noise_std).double(), calls, torch.full((runs,), active))
 
 
 def released_std(noise_std: float) -> float:
@@ -246,7 +246,7 @@ def test_the_noise_scale_is_right_and_five_per_cent_off_is_seen():
 
 
 def test_a_float32_answer_is_rounded_after_its_noise_was_added_in_float64():
-    # Noise of few bits would leave the answer on rings that only the true data set explains.
+    # Noise with few random bits would leave the answer on rings that only the true data set explains.
     value = torch.linspace(-3, 3, 1000, dtype=torch.float32)[None]
     streams = Streams.of(0, ["bits"])
     _, noisy, _ = Gaussian().release(value[:, :0], request(value, 0.75), streams)
@@ -336,7 +336,7 @@ MECHANISMS = [Gaussian(), Laplace(), Exact(), Tree(4), Tree(4, optimal=True), Ba
 
 @pytest.fixture
 def no_draws(monkeypatch: pytest.MonkeyPatch):
-    """While its context is open, nothing may be drawn."""
+    """Forbid every draw while this context lasts."""
 
     def refuse(*_: object) -> None:
         raise AssertionError("Something was drawn.")
@@ -417,7 +417,7 @@ def test_a_release_holds_no_graph_of_what_is_private(mechanism):
     exact = torch.ones(1, 1, dtype=torch.float64, requires_grad=True) * 2
     assert exact.grad_fn is not None
     std = torch.zeros(1).double() if isinstance(mechanism, Exact) else torch.ones(1).double()
-    request = Release(
+    request = Request(
         Sensitive(exact, torch.ones(1, dtype=torch.float64), Relation.ZERO_OUT, "assumed"),
         std, torch.zeros(1, dtype=torch.int64), torch.ones(1, dtype=torch.bool),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The private search for a stationary point: its sensitivities, its slack, its price, and what it finds."""
+"""The private search for a stationary point: its sensitivities, its slack, its price, and its results."""
 
 import math
 from dataclasses import replace
@@ -35,7 +35,7 @@ def search(**more: Any) -> Search:
 
 
 def found(task: Search, norms: list[float], eigenvalues: list[float], runs: int = RUNS):
-    """A search among points that are their own numbers: gradient norm and eigenvalue."""
+    """Search among points that consist of their gradient norm and eigenvalue."""
     points = [
         torch.tensor([[n, e]], dtype=torch.float64).expand(runs, 2) for n, e in zip(norms, eigenvalues, strict=True)
     ]
@@ -107,7 +107,7 @@ def test_points_at_the_edge_are_answered_rightly_but_for_the_failure():
         wrong.append(float((selection.index != 3).double().mean()))
     # At most 0.1 of 400 runs, four standard errors allowed.
     assert all(share <= 0.1 + 4 * math.sqrt(0.09 / RUNS) for share in wrong)
-    # The control: within the slack nothing is promised, and points there are taken.
+    # The control: within the slack nothing is promised, and points there are accepted.
     inside = found(task, [task.alpha + task.gradient_slack] * 3 + [good[0]], [0.0] * 4)
     assert float((inside.index != 3).double().mean()) > 0.5
 
@@ -125,7 +125,7 @@ def test_with_hardly_any_noise_the_edge_is_the_threshold_itself():
 # ---------------------------------------------------------------- what it finds
 def test_both_must_hold():
     task = search()
-    #                       gradient too long, curvature too negative, both fine, both fine
+    # gradient too long, curvature too negative, both fine, both fine
     selection = found(task, [9.0, 0.0, 0.0, 0.0], [1.0, -9.0, 1.0, 1.0])
     assert (selection.index == 2).all() and selection.found.all() and (selection.asked == 3).all()
 
@@ -179,7 +179,7 @@ def test_the_search_is_paid_for_on_top_of_the_iterates():
 def test_a_delta_that_is_spent_on_failures_is_not_spent_again():
     task, streams, iterates = search(epsilon=0.5), Streams.of(0, ["a"]), [Event(10.0, Relation.REPLACE_ONE, count=25)]
     run = account(iterates, 1e-5)
-    # What an event of probability 1e-3 may cost is in this delta: without it, epsilon is that of delta = 1e-5.
+    # This delta includes the cost of an event of probability 1e-3; without it, epsilon is that of delta = 1e-5.
     for claim, released in (
         (replace(run, delta=run.delta + 1e-3), iterates),
         (replace(run, nominal_epsilon=math.inf), []),
@@ -301,7 +301,7 @@ def test_a_second_search_of_a_run_has_noise_of_its_own(monkeypatch):
 
 # ---------------------------------------------------------------- a state draws once
 def test_a_search_draws_once_from_each_of_its_states():
-    """Whoever asks one state again and again finds the value by bisection: the noise is the same each time."""
+    """With repeated noise, repeated questions to one state would find the value by bisection."""
     mechanism, on = AboveThreshold(1.0, 0.0, 1.0, Relation.REPLACE_ONE), torch.tensor([True, True])
     streams = Streams.of(0, ["a", "b"])
     question = Sensitive(torch.full((2, 1), -1e3), torch.ones(2), Relation.REPLACE_ONE, "proved")
@@ -313,5 +313,5 @@ def test_a_search_draws_once_from_each_of_its_states():
     asked, _ = mechanism.ask(begun, question, streams, torch.tensor([True, False]))
     with pytest.raises(ValueError, match="Expected state to have drawn nothing yet"):
         mechanism.ask(begun, question, streams, on)
-    mechanism.ask(begun, question, streams, torch.tensor([False, True]))  # which has drawn nothing since
+    mechanism.ask(begun, question, streams, torch.tensor([False, True]))  # this run has drawn nothing since
     assert mechanism.ask(asked, question, streams, torch.tensor([True, False]))[0].asked.tolist() == [2, 0]

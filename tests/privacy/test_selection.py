@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from dpnotes.core import FRESH, WHOLE, Ledger, Price, Relation, Release, Sampling, Sensitive
+from dpnotes.core import FRESH, WHOLE, Ledger, Price, Relation, Request, Sampling, Sensitive
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import CombinationError, events_of
 from dpnotes.privacy.mechanisms import Laplace, laplace
@@ -23,7 +23,7 @@ R = Relation.REPLACE_ONE
 # ---------------------------------------------------------------- Laplace
 def released(std: float, runs: int = 40_000) -> Tensor:
     answer = Sensitive(torch.zeros(runs, 1, dtype=torch.float64), torch.ones(runs).double(), R, "proved")
-    request = Release(
+    request = Request(
         answer, torch.full((runs,), std).double(), torch.zeros(runs).long(), torch.ones(runs, dtype=torch.bool)
     )
     return Laplace().release(answer.value[:, :0], request, Streams.of(0, range(runs)))[1][:, 0]
@@ -40,7 +40,7 @@ def test_laplace_noise_is_laplace_of_the_promised_scale():
 
 def test_laplace_costs_its_epsilon():
     answer = Sensitive(torch.zeros(1, 1), torch.tensor([0.5]).double(), R, "proved")
-    request = Release(answer, torch.tensor([2.0]).double(), torch.tensor([0]), torch.tensor([True]))
+    request = Request(answer, torch.tensor([2.0]).double(), torch.tensor([0]), torch.tensor([True]))
     _, _, price = Laplace().release(torch.zeros(1, 0), request, Streams.of(0, ["a"]))
     epsilon = 0.5 / (2.0 / math.sqrt(2))
     assert float(price.rho()) == pytest.approx(epsilon**2 / 2)
@@ -60,12 +60,12 @@ def question(values: Tensor, sensitivity: float = 1.0) -> Sensitive:
 
 
 def begin(mechanism: AboveThreshold, streams: Streams) -> tuple[SelectionState, Price]:
-    """The first search of all runs."""
+    """Begin the first search of all runs."""
     return mechanism.begin(mechanism.init(streams), streams, torch.ones(len(streams), dtype=torch.bool))
 
 
 def run(mechanism: AboveThreshold, values: list[float], runs: int, seed: int = 0) -> Tensor:
-    """The number of the question answered yes, counted from 0, in each run; -1 if none was."""
+    """Return the index, from 0, of the question answered yes in each run; -1 if there was none."""
     streams, active = Streams.of(seed, range(runs)), torch.ones(runs, dtype=torch.bool)
     state, _ = mechanism.begin(mechanism.init(streams), streams, active)
     found = torch.full((runs,), -1)
@@ -77,10 +77,10 @@ def run(mechanism: AboveThreshold, values: list[float], runs: int, seed: int = 0
 
 
 def probability(values: list[float], epsilon: float, question_scale: float, threshold_scale: float = 2.0) -> float:
-    """That all but the last question are answered no and the last one yes, for threshold 0 and sensitivity 1."""
+    """Return the probability that only the last question is answered yes, for threshold 0 and sensitivity 1."""
     noise, nu = stats.laplace(scale=threshold_scale / epsilon), stats.laplace(scale=question_scale / epsilon)
     *no, yes = values
-    nodes, weights = np.polynomial.legendre.leggauss(60)  # between kinks the integrand is smooth
+    nodes, weights = np.polynomial.legendre.leggauss(60)  # the integrand is smooth between kinks
     edges = np.unique([*np.linspace(-80, 80, 41) / epsilon, 0.0, *values])
     half = np.diff(edges)[:, None] / 2
     t = (edges[:-1, None] + half * (1 + nodes)).ravel()
@@ -105,7 +105,7 @@ def test_the_answers_have_the_probabilities_of_the_algorithm():
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 def test_neighbours_are_within_epsilon_and_with_less_noise_they_are_not(epsilon):
-    # All questions move by their sensitivity, the last one against the others: the worst case of the proof.
+    # All questions move by their sensitivity, the last one in the opposite direction: the proof's worst case.
     worst, halved = 0.0, 0.0
     for length in (1, 4, 16, 64):
         for base in (-4 / epsilon, 0.0, 4 / epsilon):
@@ -199,7 +199,7 @@ def test_nothing_is_asked_before_a_search_is_begun_and_paid_for():
 
 
 def searching_twice(monkeypatch: pytest.MonkeyPatch, again: bool) -> tuple[Tensor, Ledger]:
-    """What two searches of every run draw for, a row a draw: the run, threshold or question, call; and their ledger."""
+    """Search twice in every run; return the draws (run, threshold or question, call), one per row, and the ledger."""
     drawn = []
 
     def spy(streams: Streams, purpose: str, call: Tensor) -> Tensor:
@@ -226,7 +226,7 @@ def test_every_search_of_a_run_has_noise_of_its_own_and_a_price(monkeypatch):
     drawn, ledger = searching_twice(monkeypatch, again=True)
     assert len(torch.unique(drawn, dim=0)) == len(drawn) > 150
     assert ledger.rho().tolist() == [1.0] * 30  # twice epsilon^2 / 2
-    # The control: a state that starts over draws the same numbers again.
+    # The control: a state that is restarted draws the same numbers again.
     drawn, _ = searching_twice(monkeypatch, again=False)
     assert len(torch.unique(drawn, dim=0)) < len(drawn)
 

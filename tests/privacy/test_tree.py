@@ -12,7 +12,7 @@ from dp_accounting import dp_event, rdp
 from dp_accounting.privacy_accountant import NeighboringRelation
 from torch import Tensor
 
-from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Release, Sampling, Sensitive, Status
+from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Request, Sampling, Sensitive, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive as loop
 from dpnotes.oracles.clipped import ClippedGradient
@@ -38,7 +38,7 @@ each_mechanism = pytest.mark.parametrize(("scheme", "bandwidth", "make"), MECHAN
 
 @dataclass
 class UnitDraws:
-    """Streams whose draw number k is the k-th unit vector: noise comes out as its exact coefficients."""
+    """Streams whose draw number k is the k-th unit vector, so that noise appears as its exact coefficients."""
 
     keys: Tensor
     calls: list[tuple[str, int]] = field(default_factory=list)
@@ -60,10 +60,10 @@ def request(
     restart: list[bool] | None = None,
     active: list[bool] | None = None,
     value: Tensor | None = None,
-) -> Release:
+) -> Request:
     value = torch.zeros(runs, dim, dtype=torch.float64) if value is None else value
     answer = Sensitive(value, torch.full((runs,), sensitivity).double(), Relation.ZERO_OUT, "proved", sampling)
-    return Release(
+    return Request(
         answer,
         torch.full((runs,), std).double(),
         torch.full((runs,), call),
@@ -73,7 +73,7 @@ def request(
 
 
 def coefficients(mechanism: Any, steps: int, **options: Any) -> tuple[np.ndarray, UnitDraws]:
-    """The noise of each released term, in coefficients on the draws, `(steps, steps)`."""
+    """Return the noise of each released term as coefficients of the draws, `(steps, steps)`."""
     streams = UnitDraws(torch.zeros(1, 2, dtype=torch.int64))
     state = mechanism.init(torch.zeros(1, steps, dtype=torch.float64))
     rows = []
@@ -90,7 +90,7 @@ def covariance_of_sums(mechanism: Any, steps: int) -> np.ndarray:
 
 # ---------------------------------------------------------------- what the noise has to be, written another way
 def blocks_of(t: int) -> list[tuple[int, int]]:
-    """NODE(t): the binary expansion of t, largest block first."""
+    """Return NODE(t): the binary expansion of t, largest block first."""
     found, k = [], 0
     for level in range(t.bit_length() - 1, -1, -1):
         if k + 2**level <= t:
@@ -101,7 +101,7 @@ def blocks_of(t: int) -> list[tuple[int, int]]:
 
 
 def printed_blocks(t: int, steps: int) -> list[tuple[int, int]]:
-    """NODE(t) as printed but for its comparison: it starts one level too low, so the root is never used."""
+    """Return the printed NODE(t) with its comparison corrected: it starts one level too low and never uses the root."""
     found, k, depth = [], 0, math.ceil(math.log2(steps))
     for i in range(1, depth + 1):
         if k < t and k + 2 ** (depth - i) <= t:
@@ -116,7 +116,7 @@ def shared(steps: int, node: Callable[[int], list[tuple[int, int]]]) -> np.ndarr
 
 
 def honaker(steps: int) -> np.ndarray:
-    """Every node of the tree drawn; each block the inverse-variance combination of its node and its halves."""
+    """Return sums from a fully drawn tree; each block is the inverse-variance mean of its node and its halves."""
     names = [(u, u + 2**b - 1) for b in range(steps.bit_length()) for u in range(1, steps + 2 - 2**b, 2**b)]
     place = {name: i for i, name in enumerate(names)}
 
@@ -147,7 +147,7 @@ def square_root(steps: int, bandwidth: int) -> np.ndarray:
 def test_the_covariance_of_the_tree_is_exact_for_every_length_to_64():
     for steps in range(1, 65):
         assert np.array_equal(covariance_of_sums(Tree(steps), steps), shared(steps, blocks_of)), steps
-    # The control: with the root left out, the last of 2^k sums has no noise of its own.
+    # The control: without the root, the last of 2^k sums has no noise of its own.
     for steps in (2, 4, 8, 16, 32, 64):
         printed = shared(steps, lambda t, steps=steps: printed_blocks(t, steps))
         assert not np.array_equal(covariance_of_sums(Tree(steps), steps), printed)
@@ -203,17 +203,17 @@ def distinct(layers: Any) -> int:
 @pytest.mark.parametrize("optimal", [False, True])
 def test_the_tree_holds_few_vectors(optimal):
     steps, dim = 100, 100
-    tree = Tree(2**30, optimal)  # longer than it will get: levels that it has not reached share their memory
+    tree = Tree(2**30, optimal)  # longer than needed: unreached levels share their memory
     state, streams = tree.init(torch.zeros(1, dim)), Streams.of(0, ["a"])
     for call in range(steps):
         state, _, _ = tree.release(state, request(1, dim, call), streams)
         assert distinct(state.layers) <= math.floor(math.log2(call + 1)) + 2
-    assert distinct(state.layers) == 8  # seven levels so far, and the one vector of zeros
+    assert distinct(state.layers) == 8  # seven levels so far, and one vector of zeros
 
 
 @pytest.mark.parametrize("optimal", [False, True])
 def test_a_tree_of_a_million_leaves_goes_across_its_largest_block(optimal):
-    # From leaf 2^19 - 3 on, as if 2^19 - 3 terms had been released: all blocks merge at leaf 2^19.
+    # Start at leaf 2^19 - 3, as if 2^19 - 3 terms had been released: all blocks merge at leaf 2^19.
     tree, dim = Tree(10**6, optimal), 5
     assert tree.levels == 20
     start = tree.init(torch.zeros(1, dim, dtype=torch.float64))
@@ -229,7 +229,7 @@ def test_a_tree_of_a_million_leaves_goes_across_its_largest_block(optimal):
     if not optimal:  # the noise of 2^19 + 4 leaves: the block of 2^19, drawn at its end, and the last four
         drawn = [streams.normal(tree.purpose, call, dim) for call in (2**19 - 1, 2**19 + 3)]
         assert torch.allclose(total, drawn[0] + drawn[1], atol=1e-12)
-        # Leaf 2^19 - 3 is in blocks that end at 2^19 - 3, 2^19 - 2 and 2^19; the leaf after 2^19 in 18 of its own.
+        # Leaf 2^19 - 3 is in blocks that end at 2^19 - 3, 2^19 - 2 and 2^19; the leaf after 2^19 is in 18 later blocks.
         assert touched == pytest.approx([0.5 * k for k in (3, 2, 2, 1, 19, 18, 18, 17)])
     with pytest.raises(ValueError, match="Expected leaf=1000001 of run 0 <= max_leaves=1000000"):
         tree.release(replace(state, leaf=torch.tensor([10**6])), request(1, dim, 0), streams)
@@ -249,9 +249,9 @@ def test_a_tree_of_many_leaves_step_by_step():
 
 # ---------------------------------------------------------------- prices: exact, from the covariance alone
 def exact_costs(covariance: np.ndarray) -> tuple[float, float]:
-    """zCDP of the noisy sums, unit noise and sensitivity: of an example in its worst term, and of one in all terms."""
+    """Return the zCDP of the noisy sums for unit noise and sensitivity: for an example in one term, or in all."""
     total = np.tril(np.ones_like(covariance))
-    information = total.T @ np.linalg.solve(covariance, total)  # of the Gaussian shift that the terms make
+    information = total.T @ np.linalg.solve(covariance, total)  # of the Gaussian shift caused by the terms
     return 0.5 * float(information.diagonal().max()), 0.5 * float(information.sum())
 
 
@@ -274,7 +274,7 @@ def test_what_is_charged_is_the_exact_cost(scheme, bandwidth, make):
         assert charged(make(steps), steps, FRESH) == pytest.approx(once, rel=1e-9), steps
         assert charged(make(steps), steps, WHOLE) == pytest.approx(always, rel=1e-9), steps
         assert make(steps).max_cost(1.0) == pytest.approx(once, rel=1e-9)
-    # The controls: one level too few, and data that come again priced as if they came once.
+    # The controls: one level too few, and reused data priced as fresh data.
     assert once > 1.05 * charged(make(64), 64, FRESH, std=math.sqrt(7 / 6))
     assert always > 10 * once
     assert charged(make(64), 64, FRESH, std=3.0, sensitivity=0.5) == pytest.approx(once / 36, rel=1e-9)
@@ -287,7 +287,7 @@ def test_the_tree_costs_its_levels():
         accountant = rdp.RdpAccountant([2.0], NeighboringRelation.REPLACE_SPECIAL)
         accountant.compose(dp_event.SingleEpochTreeAggregationDpEvent(1.0, steps))
         assert accountant.rdp[0] == pytest.approx(2 * charged(Tree(steps), steps, FRESH))
-    for k in range(6):  # data that come again
+    for k in range(6):  # reused data
         assert charged(Tree(2**k), 2**k, WHOLE) == pytest.approx(2**k * (3 * 2**k - 1) / 4)
 
 
@@ -328,7 +328,7 @@ def test_what_is_asked_before_a_restart_is_the_cost_of_a_first_term(scheme, band
         assert float(price.rho()) == pytest.approx(asked, rel=1e-12)
         ledger.add(price)
     assert float(ledger.prices[7].rho()) == pytest.approx(first[FRESH], rel=1e-12)
-    # Two trees of fresh data are paid in parallel, by their worst leaf; a longer sum has none that is worse.
+    # Two trees of fresh data are paid in parallel, by their worst leaf; a longer sum has no worse leaf.
     assert float(ledger.rho()) == pytest.approx(max(float(p.rho()) for p in ledger.prices[:7]), rel=1e-12)
     assert float(ledger.rho()) <= mechanism.max_cost(1.0) * (1 + 1e-12)
     restarted = float(mechanism.cost(state, torch.ones(1), WHOLE, torch.tensor([True])))
@@ -339,7 +339,7 @@ def test_what_is_asked_before_a_restart_is_the_cost_of_a_first_term(scheme, band
 
 @each_mechanism
 def test_in_an_oracle_the_filter_stops_what_the_plan_did_not_price(scheme, bandwidth, make):
-    # Full batches again and again are what this noise is worst at: the plan's budget is for independent noise.
+    # Repeated full batches are the worst case of this noise: the plan's budget is for independent noise.
     steps, task = 12, Quadratic.sample(torch.tensor([1.0, 0.1], dtype=torch.float64), 20, 0.5, seed=0)
     for generous in (1, 1000):
         plan = FixedNoise.of([uniform(0.5, steps), uniform(2.0, steps)])
@@ -394,7 +394,7 @@ def test_the_noise_of_a_sum_has_the_promised_scale(scheme, bandwidth, make, fact
 
 
 def drive(mechanism: Any, names: list[str], plan: list[list[tuple[bool, bool]]], dim: int = 3) -> tuple[Any, Tensor]:
-    """Per step and run: whether it is active and whether it restarts. All released terms, `(steps, runs, dim)`."""
+    """Release terms by a plan of (active, restart) per step and run; return the state and `(steps, runs, dim)`."""
     streams, runs = Streams.of(1, names), len(names)
     state, calls, rows = mechanism.init(torch.zeros(runs, dim)), torch.zeros(runs, dtype=torch.int64), []
     for step in plan:
@@ -483,7 +483,7 @@ def test_the_noise_is_drawn_on_the_device_of_the_answer(scheme, bandwidth, make)
         state = mechanism.init(torch.zeros(2, 3, device=device))
         for call in range(20):
             there = request(2, 3, call)
-            there = Release(
+            there = Request(
                 replace(there.answer, value=there.answer.value.to(device), l2_sensitivity=there.noise_std.to(device)),
                 *(t.to(device) for t in (there.noise_std, there.call, there.active)),
             )
@@ -574,7 +574,7 @@ def test_bad_sizes_are_refused(make, message):
 def test_a_sum_keeps_the_sampling_of_its_first_term_and_cannot_be_rolled_back(mechanism):
     def request(call, sampling, restart=False):
         answer = Sensitive(torch.zeros(1, 2), torch.ones(1), Relation.ZERO_OUT, "proved", sampling)
-        return Release(answer, torch.ones(1), torch.tensor([call]), torch.tensor([True]), torch.tensor([restart]))
+        return Request(answer, torch.ones(1), torch.tensor([call]), torch.tensor([True]), torch.tensor([restart]))
 
     streams, one = Streams.of(0, ["run"]), torch.ones(1)
     for first, second in ((WHOLE, FRESH), (FRESH, WHOLE)):
@@ -585,7 +585,7 @@ def test_a_sum_keeps_the_sampling_of_its_first_term_and_cannot_be_rolled_back(me
         with pytest.raises(CombinationError, match="the sampling of its first"):
             mechanism.release(state, request(1, second), streams)
         mechanism.release(state, request(1, second, restart=True), streams)
-    # The prices of fresh terms are paid once: from an older state the sum may only start anew.
+    # Fresh terms are paid for once: from an older state the sum may only start anew.
     later, _, _ = mechanism.release(state, request(1, FRESH), streams)
     mechanism.release(later, request(2, FRESH), streams)
     with pytest.raises(CombinationError, match="was restored"):

@@ -14,7 +14,7 @@ def size(module: nn.Module) -> int:
 
 
 def shapes(module: nn.Sequential, image: Tensor) -> list[tuple[int, ...]]:
-    """Shapes of one image after each layer."""
+    """Return the shapes of one image after each layer."""
     found = []
     for layer in module.eval():
         image = layer(image)
@@ -41,7 +41,7 @@ def test_the_conv_net_has_the_paper_s_parameters_and_shapes() -> None:
 
 
 def test_the_conv_net_is_what_it_says() -> None:
-    """Residual blocks add, outputs are a fifth, and each option takes the layers that it names."""
+    """Residual blocks add, outputs are a fifth, and each option changes the layers that it names."""
     network: Any = conv_net(width=2).eval()
     image = torch.rand(2, 3, 32, 32)
     assert torch.equal(network[2](network[:2](image)), network[:2](image) + network[2].body(network[:2](image)))
@@ -67,7 +67,7 @@ def test_the_small_conv_net_has_what_it_says() -> None:
     assert small_conv_net(3, in_channels=3, width=1)(torch.zeros(2, 3, 4, 4)).shape == (2, 3)
 
 
-# torchvision.models.resnet18().state_dict(), written down: a name, the shape of its tensor.
+# torchvision.models.resnet18().state_dict(), listed: each name with the shape of its tensor.
 TORCHVISION = """
 conv1.weight 64,3,7,7 / bn1 64
 layer1.0.conv1.weight 64,64,3,3 / layer1.0.bn1 64 / layer1.0.conv2.weight 64,64,3,3 / layer1.0.bn2 64
@@ -86,7 +86,7 @@ fc.weight 1000,512 / fc.bias 1000
 
 
 def torchvision_state() -> dict[str, tuple[int, ...]]:
-    """Names and shapes in order; a batch normalisation stands for its five tensors."""
+    """Return names and shapes in order; a batch normalisation is listed as one entry for its five tensors."""
     found: dict[str, tuple[int, ...]] = {}
     for entry in TORCHVISION.replace("\n", "/").split("/"):
         if not entry.strip():

@@ -1,4 +1,4 @@
-"""Closed code: which modules and losses are known operations alone, and what becomes of the others."""
+"""Closed code: modules and losses that consist of known operations, and the treatment of all others."""
 
 import math
 import warnings
@@ -15,11 +15,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from dpnotes.core import Relation
 from dpnotes.guarantees import SHOWN_ALONE, examples_apart
 from dpnotes.oracles.clipped import ClippedGradient
-from dpnotes.papers.drift_escape.selection import ExampleDerivatives
+from dpnotes.papers.drift_escape.derivatives import ExampleDerivatives
 from dpnotes.privacy.mechanisms import Exact
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.problems.architectures import conv_net, resnet18, small_conv_net
-from dpnotes.problems.closed import Open, closed, stand_ins
+from dpnotes.problems.closed import Open, closed, is_known, stand_ins
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.random.streams import Streams
@@ -38,7 +38,7 @@ def linear(function: Callable[[Any, Tensor], Any], **parts: Any) -> nn.Module:
 
 
 def attention(m: Any, x: Tensor) -> Tensor:
-    """As one writes it by hand, with residuals in place."""
+    """Attention written by hand, with in-place residuals."""
     batch, length, width = x.shape
     query, key, value = m.inner(x + m.places[:length]).view(batch, length, 3, width).unbind(2)
     weights = (query @ key.transpose(-2, -1) * width**-0.5).softmax(-1)
@@ -48,7 +48,7 @@ def attention(m: Any, x: Tensor) -> Tensor:
 
 
 def masked(m: Any, x: Tensor) -> Tensor:
-    """With numbers of Python, and statements in place."""
+    """Attention with Python numbers and in-place statements."""
     query, key = m.inner(x).chunk(2, -1)
     scores = query @ key.mT / math.sqrt(key.size(-1))
     scores.masked_fill_(m.mask[: x.size(1), : x.size(1)] == 0, -math.inf)
@@ -65,7 +65,7 @@ def encoder() -> nn.Module:
 
 
 def tied() -> nn.Module:
-    """Declared in another order than they are used."""
+    """A module whose layers are declared in another order than they are used."""
     words = nn.Embedding(7, 4)
     module = linear(lambda m, x: m.out(m.words(x).mean(1)), out=nn.Linear(4, 7, bias=False), words=words)
     module.get_submodule("out").weight = words.weight
@@ -115,8 +115,8 @@ CLOSED: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
 }  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore:Examples are passed one by one")  # of the LSTM: vmap has no rule for it
-@pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap has a slow one for some attention
+@pytest.mark.filterwarnings("ignore:Examples are passed one by one")  # of the LSTM, for which vmap has no rule
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap has a slow rule for some attention
 @pytest.mark.parametrize("name", CLOSED)
 def test_ordinary_networks_are_closed_and_their_gradients_their_own(name: str):
     made, inputs = CLOSED[name]
@@ -136,7 +136,7 @@ def test_ordinary_networks_are_closed_and_their_gradients_their_own(name: str):
 
 
 class Quantised(TorchDispatchMode):
-    """Products with numbers on a grid as wide as the largest of all that there are, as fake quantisation has it."""
+    """A mode that rounds products to a grid set by their maximum, as in fake quantisation."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -193,7 +193,7 @@ def test_other_code_is_open_and_sees_one_example(name: str):
 
 
 def moved(module: nn.Module, clip: float = 0.01, count: int = 60) -> float:
-    """How far one example of a thousand times the others' size moves the clipped sum, over the bound."""
+    """Return how far one example, a thousand times as large as the others, moves the clipped sum, over the bound."""
     x, sums = torch.cat([p.detach().flatten() for p in module.parameters()])[None], []
     for size in (1.0, 1000.0):
         inputs = normal(count, 4).float()
@@ -225,7 +225,7 @@ def test_what_is_around_a_pass_is_refused():
     custom = CustomProblem(lambda x, a: (x - a).square().sum(), 4, normal(6, 4).float())
     x = problem.initial(Streams.of("x", [0]))
     for asked in (lambda: problem.gradients(x).norms(), lambda: custom.gradients(x[:, :4])):
-        with torch.device("cpu"):  # control: a mode of torch's that changes no number
+        with torch.device("cpu"):  # control: a torch mode that changes no number
             asked()
         with pytest.raises(ValueError, match="Expected no Quantised around a pass"), Quantised():
             asked()
@@ -241,7 +241,7 @@ def test_what_is_around_a_pass_is_refused():
 
 
 class Wrapper(Tensor):
-    """A tensor that brings code of its own, which sees all examples."""
+    """A tensor subclass whose own code sees all examples."""
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -288,6 +288,10 @@ def test_a_module_that_checks_its_inputs_is_tried_on_a_public_example():
     inputs = normal(6, 4).float().abs()
     given = torch.ones(1, 4), torch.zeros(1, dtype=torch.int64)
     assert ModuleProblem(linear(positive), inputs, LABELS, example=given).opens is not None
+    other: tuple[dict[str, Any], ...] = ({"vouched": nn.Linear}, {"vouched": (3,)}, {"example": 3}, {"example": (3, 4)})
+    for argument in other:
+        with pytest.raises(TypeError, match=f"Expected {[*argument][0]}"):
+            ModuleProblem(linear(positive), inputs, LABELS, **argument)
     for wrong, said in (
         ((torch.ones(1, 5), given[1]), r"example of shape \(1, 5\)"),
         ((given[0].double(), given[1]), "torch.float64"),
@@ -295,6 +299,85 @@ def test_a_module_that_checks_its_inputs_is_tried_on_a_public_example():
     ):
         with pytest.raises(ValueError, match=said):
             ModuleProblem(linear(positive), inputs, LABELS, example=wrong)
+
+
+class Counting(nn.Module):
+    """A loss that writes what it sees to its statistics, so little that numbers hardly change."""
+
+    def __init__(self, written: bool) -> None:
+        super().__init__()
+        self.written = written
+        self.register_buffer("mean", torch.zeros(1))
+        self.register_buffer("var", torch.ones(1))
+
+    def forward(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        mean = cast(Tensor, self.mean)
+        if self.written:
+            F.batch_norm(outputs.detach()[:, None], mean, cast(Tensor, self.var), training=True, momentum=1e-5)
+        return (outputs - mean - labels[:, None]).square().sum(1)
+
+
+def test_a_loss_that_keeps_what_it_sees_is_open_and_refused():
+    inputs = normal(6, 4).float()
+    for written in (False, True):
+        problem = ModuleProblem(nn.Linear(4, 3), inputs, LABELS, loss=Counting(written))
+        x = problem.initial(Streams.of("x", [0]), only=[])
+        assert problem.keeps_examples_apart is not written, "control: statistics that are read alone"
+        if written:
+            assert "batch_norm" in str(problem.opens)
+            with pytest.raises(ValueError, match="leave mean as it is"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                problem.gradients(x).norms()
+        else:
+            assert problem.gradients(x).norms().shape == (1, 6)
+
+
+def filled(m: Any, x: Tensor) -> Tensor:
+    place = (x[:, 0] * 8).long().remainder(4)[0] - 4  # legal, and counted from the end
+    return m.head(torch.index_fill(x, 1, place[None], 1.0))
+
+
+def test_what_lets_examples_meet_in_vmap_is_open_and_runs_one_by_one():
+    inputs = normal(6, 4).float()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        problem = ModuleProblem(linear(filled), inputs, LABELS)
+        assert "index_fill" in str(problem.opens)
+        x = problem.initial(Streams.of("x", [0]), only=[])
+        together = problem.gradients(x).norms()
+        alone = torch.cat([problem.gradients(x, torch.tensor([[row]])).norms() for row in range(6)], 1)
+    torch.testing.assert_close(together, alone)
+    own = CustomProblem(lambda x, a: torch.index_fill(a, 0, a[:1].long() - 1, 1.0) @ x, 4, inputs)
+    with pytest.raises(RuntimeError, match="index_fill lets examples meet"):
+        own.gradients(torch.ones(1, 4))
+    with pytest.raises(Open, match="ctc_loss"):
+        closed(lambda a, b: F.ctc_loss(a, b, torch.tensor([3]), torch.tensor([2])), 2)
+    with pytest.raises(Open, match="which is a parameter"):
+        closed(lambda a, table: F.embedding(a, table), 2)
+
+
+class Bias:
+    """No tensor, and code of its own wherever torch's functions are given it."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return F.linear(args[0], args[1])
+
+
+class Activation:
+    """A class in the place of an activation."""
+
+    def __new__(cls, x: Tensor) -> Any:
+        return x.relu()
+
+
+def test_attributes_of_a_layer_of_torch_bring_no_code():
+    layer = nn.Linear(4, 3)
+    assert is_known(layer, ()) and is_known(nn.LSTM(4, 3), ()) and is_known(nn.TransformerEncoderLayer(4, 2), ())
+    del layer._parameters["bias"]
+    vars(layer)["bias"] = Bias()
+    assert not is_known(layer, ())
+    assert not is_known(nn.TransformerEncoderLayer(4, 2, activation=cast(Any, Activation)), ())
 
 
 def test_a_loss_of_one_s_own_takes_outputs_of_any_kind():
@@ -335,7 +418,7 @@ def test_autocast_and_parameters_that_the_loss_does_not_see():
 
 
 def test_which_code_runs_does_not_depend_on_one_long_example():
-    """With its size as the stand-ins', losses are flat, and a list that forgets a change of a view seems right."""
+    """With stand-ins of that example's size, losses are flat, and a list that misses a view's change looks right."""
 
     def doubled(m: Any, x: Tensor) -> Tensor:
         h = m.head(x)
@@ -351,7 +434,7 @@ def test_which_code_runs_does_not_depend_on_one_long_example():
 def test_a_table_whose_gradient_counts_words_is_open():
     module = linear(lambda m, x: m.head(torch.embedding(m.table, x, -1, True, False).mean(1)))
     module.table = nn.Parameter(normal(1000, 4).float())
-    problem = ModuleProblem(module, 300 * WORDS % 1000, LABELS)  # stand-ins seldom share a word
+    problem = ModuleProblem(module, 300 * WORDS % 1000, LABELS)  # stand-ins rarely share a word
     assert problem.opens is not None and "more than a table" in problem.opens
 
 
@@ -377,7 +460,7 @@ def test_code_may_keep_what_it_sees_but_no_buffer():
 def test_a_constant_is_what_it_was_at_construction():
     held = torch.ones(4)
     problem = CustomProblem(lambda x, a: (x * held - a).square().sum(), 4, torch.zeros(3, 4))
-    held.mul_(100)  # control: its code would see this
+    held.mul_(100)  # control: the code itself would see this
     assert problem.opens is None and problem.gradients(torch.ones(1, 4)).norms().tolist() == [[4.0, 4.0, 4.0]]
 
 

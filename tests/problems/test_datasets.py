@@ -1,4 +1,4 @@
-"""Data sets: found, verified, parsed, cut down; offline, corrupt and unknown ones are named errors."""
+"""Data sets: located, verified, parsed, reduced; offline, corrupt and unknown ones raise errors with their names."""
 
 import gzip
 import hashlib
@@ -24,10 +24,10 @@ from PIL import Image
 
 from dpnotes.problems import datasets, pretrained, text
 from dpnotes.problems.datasets import DataCorrupt, DataNotFound, Dataset, cifar, cola, mnist
-from dpnotes.problems.files import PublishedFile
+from dpnotes.problems.published import PublishedFile
 
 REAL = Path(os.environ.get("DPNOTES_DATA", "/nowhere"))
-NOWHERE = "http://127.0.0.1:9/"  # the discard port: refused at once
+NOWHERE = "http://127.0.0.1:9/"  # the discard port, which refuses at once
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -35,14 +35,14 @@ def idx(array: np.ndarray) -> bytes:
 
 
 def published(folder: Path, names: Iterable[str], *mirrors: str) -> tuple[PublishedFile, ...]:
-    """The files of a folder, said to be published on the mirrors."""
+    """Return the files of a folder as files published on the mirrors."""
     sums = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
     return tuple(PublishedFile(name, sha, tuple(mirror + name for mirror in mirrors)) for name, sha in sums.items())
 
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with four small files in MNIST's format, whose sha256 are the expected ones; no network is in reach."""
+    """A folder with four small files in MNIST's format, whose sha256 are the expected ones, and no network."""
     folder = tmp_path / "served"
     folder.mkdir()
     images = np.arange(3 * 4 * 4).reshape(3, 4, 4) * 5
@@ -67,7 +67,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def server(small: Path) -> Iterator[str]:
-    """The same files behind a web server."""
+    """A web server with the same files."""
     with HTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(small))) as http:
         thread = threading.Thread(target=http.serve_forever, daemon=True)
         thread.start()
@@ -85,7 +85,7 @@ def test_digits_are_always_there() -> None:
     location = datasets.locate("digits")
     assert location.found
     assert Path(location.path).is_dir()
-    # The split is part of every result on digits: it may not change.
+    # The split is part of every result on digits and must not change.
     assert digits.fingerprint == "18c4a3bbeb661d255888904b0c8439394c6e64c9d12acbe82dfe0eed53a0a016"
 
 
@@ -246,7 +246,7 @@ def test_gaussian_auxiliary_data_can_be_learnt_and_are_no_ones() -> None:
     assert auxiliary.train_inputs.shape == auxiliary.test_inputs.shape == (2000, 20)
     assert abs(float(auxiliary.train_inputs.var()) - 1) < 0.03
     assert auxiliary.train_labels.bincount().min() > 300
-    # Least squares on the training half predicts the test half: train and test share a teacher, and not their inputs.
+    # Least squares on the training half predicts the test half: both have the same teacher, but different inputs.
     one_hot = torch.nn.functional.one_hot(auxiliary.train_labels).float()
     fit = torch.linalg.lstsq(auxiliary.train_inputs, one_hot - one_hot.mean(0)).solution
     assert float(((auxiliary.test_inputs @ fit).argmax(1) == auxiliary.test_labels).float().mean()) > 0.85
@@ -300,7 +300,7 @@ PurePython: Any = pickle._Pickler
 
 
 class Python2Pickler(PurePython):
-    """Writes what Python 2 wrote: every string as one of bytes, with the opcode that Python 3 has no use for."""
+    """A pickler that writes Python 2's format, with every string as bytes, and an opcode that Python 3 never writes."""
 
     dispatch = PurePython.dispatch.copy()
 
@@ -335,7 +335,7 @@ def images(count: int, seed: int) -> np.ndarray:
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty data folder; the cache is empty too, and no network is in reach."""
+    """An empty data folder and an empty cache, without a network."""
     monkeypatch.setenv("DPNOTES_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("DPNOTES_CACHE", str(tmp_path / "cache"))
     (tmp_path / "data").mkdir()
@@ -407,7 +407,7 @@ def test_another_archive_is_refused_unread_with_both_sums(data: Path, name: str)
 
 
 class Malice:
-    """A pickle of this runs code where it is loaded."""
+    """An object whose pickle runs code when it is loaded."""
 
     def __reduce__(self) -> tuple:
         return os.putenv, ("DPNOTES_TEST_OF_MALICE", "1")
@@ -443,7 +443,7 @@ def jpeg(array: np.ndarray) -> bytes:
 
 @pytest.fixture
 def copy(data: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
-    """A copy of 7 plain images, one grey each, sorted by split and class; returns their greys in the official order."""
+    """A copy of 7 plain images, one grey each, sorted by split and class; returns the greys in the official order."""
     labels = {True: np.array([2, 0, 1, 0], np.uint8), False: np.array([1, 0, 1], np.uint8)}
     greys = {True: np.array([10, 60, 110, 160]), False: np.array([200, 90, 30])}
     order = {split: np.argsort(labels[split], kind="stable") for split in labels}
@@ -472,7 +472,7 @@ def test_the_copy_comes_in_the_official_order_and_says_what_it_is(copy: np.ndarr
     assert "not the official bytes" in loaded.name and "not the official bytes" in loaded.source
     (cached,) = (tmp_path / "cache" / "cifar10").iterdir()
     before = cached.read_bytes()
-    # What is decoded comes from the cache the second time; a damaged cache is decoded again.
+    # The second time, decoded images come from the cache; a damaged cache is decoded again.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cifar, "decode_jpegs", lambda *_: pytest.fail("decoded twice"))
         assert datasets.load("cifar10-jpeg").fingerprint == loaded.fingerprint

@@ -14,7 +14,7 @@ from dpnotes.problems.quadratics import Quadratic, log_spectrum
 from dpnotes.random.streams import Streams
 
 RUNS, EXAMPLES = 3, 8
-CHOSEN = torch.tensor([[5, 0, 7, 5], [1, 2, 3, 4], [6, 6, 6, 6]])  # an example may be asked for more than once
+CHOSEN = torch.tensor([[5, 0, 7, 5], [1, 2, 3, 4], [6, 6, 6, 6]])  # an example may occur more than once
 NAMES = ("shared network", "network", "three classes", "quadratic", "custom")
 
 
@@ -46,7 +46,7 @@ def test_chosen_examples_are_rows_of_all(name: str) -> None:
     weights = torch.linspace(-1, 2, CHOSEN.numel(), dtype=torch.float64).view(CHOSEN.shape)
     spread = torch.zeros(RUNS, EXAMPLES, dtype=torch.float64).scatter_add_(1, CHOSEN, weights)
     same(found.weighted_sum(weights), whole.weighted_sum(spread))
-    # The control: with the lists of two runs exchanged, all of this is other.
+    # The control: with the lists of two runs exchanged, all results differ.
     exchanged = CHOSEN[[1, 0, 2]]
     assert not torch.allclose(found.norms(), whole.norms().gather(1, exchanged), rtol=1e-3)
 

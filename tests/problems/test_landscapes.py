@@ -68,7 +68,8 @@ def test_values_agree_with_their_definitions() -> None:
     derivatives_agree(landscape, sensing, points)
     with pytest.raises(AssertionError):  # control: the derivatives of another landscape are not accepted
         derivatives_agree(PopulationSensing(signal + 1e-6), sensing, points)
-    # It is an expectation: a mean over examples is within five standard errors, and not without the trace term.
+    # The landscape is an expectation: a mean over examples is within five standard errors, but not without the trace
+    # term.
     measurements = normal(100_000, 3, seed=9)
     responses = torch.einsum("nm,pmr->pnr", measurements, points.view(-1, 3, 2)).square().sum(-1)
     losses = (responses - (measurements @ signal).square().sum(-1)).square() / 4
@@ -95,7 +96,7 @@ def test_profiles_agree_with_their_formulas(profile: Profile, function: Callable
 
 def test_log_cosh_keeps_its_digits_at_both_ends() -> None:
     t = torch.tensor([1e-9, 1e-4, 0.999999, 1.000001, 800.0], dtype=torch.float64)
-    with pytest.raises(AssertionError):  # control: the naive formula does not
+    with pytest.raises(AssertionError):  # control: the naive formula fails
         torch.testing.assert_close(torch.log(torch.cosh(t)), LogCosh(1.0).value(t), rtol=1e-12, atol=0)
     small = t[:2] ** 2 / 2 * (1 - t[:2] ** 2 / 6)
     torch.testing.assert_close(LogCosh(1.0).value(t)[:2], small, rtol=1e-12, atol=0)
@@ -152,7 +153,7 @@ def test_the_saddle_is_a_strict_one(name: str) -> None:
 
 
 def largest_ratios(landscape: Landscape, radius: float, pairs: int = 40_000) -> tuple[float, float]:
-    """The largest change of gradient and of Hessian per distance, over pairs in the ball, near and far ones."""
+    """Return the largest changes of gradient and Hessian per distance, over near and far pairs in the ball."""
     dim = landscape.dim
     streams = Streams.of("pairs", [0])
     direction = torch.nn.functional.normalize(streams.normal("points", 0, pairs * dim).view(pairs, dim))
@@ -199,7 +200,7 @@ def test_constants_are_tight(name: str) -> None:
         found = largest_ratios(landscape, radius)
         for ratio, constant in zip(found, ("smoothness", "hessian_lipschitz"), strict=True):
             assert 0.9 < ratio / constants[constant].value <= 1 + 1e-9
-        assert not constants_hold(landscape, radius, factor=0.9)  # control: constants that are too small are caught
+        assert not constants_hold(landscape, radius, factor=0.9)  # control: constants that are too small are detected
 
 
 @pytest.mark.parametrize("name", [name for name in LANDSCAPES if name != "unbounded"])
@@ -231,7 +232,7 @@ def test_slopes_and_extremes_of_a_sum_are_attained() -> None:
     }
     for name, value in attained.items():
         assert abs(value - constants[name].value) < 1e-6
-    assert constants["maximum"].value == 2.5  # not the three of two cosines and a sine of one size
+    assert constants["maximum"].value == 2.5  # not the three of two cosines and a sine of equal size
     assert "lipschitz" not in WELLS.constants and "maximum" not in WELLS.constants
     assert "minimum" not in LANDSCAPES["unbounded"].constants
 
@@ -245,7 +246,7 @@ def test_the_ridge_of_the_hard_instance_is_nowhere_second_order_stationary() -> 
         assert float(landscape.smallest_eigenvalue(ridge).max()) < bound
         assert abs(float(torch.linalg.vector_norm(landscape.gradient(start))) / accuracy - 2) < 1e-12
         off = ridge.clone()
-        off[:, 1] = math.pi  # control: in the valley beside it, every point of zero slope is
+        off[:, 1] = math.pi  # control: in the next valley every point has zero slope
         assert float(landscape.smallest_eigenvalue(off)[-1]) > 0
 
 

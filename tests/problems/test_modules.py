@@ -1,4 +1,4 @@
-"""Modules as problems: norms and weighted sums against torch.func, which writes every gradient out; refusals; work."""
+"""Modules as problems: norms and weighted sums against torch.func with explicit gradients; refusals; work."""
 
 import itertools
 import math
@@ -42,7 +42,7 @@ def tied() -> nn.Module:
 
 
 def image(*layers: nn.Module, size: int = 8) -> tuple[Any, Tensor]:
-    """Layers from 4 channels to anything, then a head."""
+    """Return layers from 4 channels to any number, followed by a head, and inputs."""
     inputs = normal(5, 4, size, size)
     body = nn.Sequential(*layers, nn.Flatten()).double()
     with torch.no_grad():
@@ -154,26 +154,26 @@ def made(name: str, **options: Any) -> tuple[ModuleProblem, nn.Module]:
 
 
 def points(problem: ModuleProblem, runs: int = 2) -> Tensor:
-    """Near where the module starts; for normalisations too no weight is 1 and no bias 0."""
+    """Return points near the module's start; no weight is 1 and no bias 0, also for normalisations."""
     start = problem.initial(Streams.of("points", range(runs)), only=[])
     return start + 0.3 * Streams.of("points", range(runs)).normal("x", 0, problem.dim)
 
 
 def reference(problem: ModuleProblem, module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-    """All gradients `(runs, examples, dim)` and losses, by vmap of grad over runs and examples."""
+    """Return all gradients `(runs, examples, dim)` and losses, by vmap of grad over runs and examples."""
 
     def loss(values: dict[str, Tensor], label: Tensor, *inputs: Tensor) -> Tensor:
         outputs = torch.func.functional_call(module, values, tuple(tensor[None] for tensor in inputs))
         return nn.functional.cross_entropy(outputs, label[None])
 
     one = torch.func.grad_and_value(loss)
-    data = problem._labels, *problem._inputs
+    data = problem._data.labels, *problem._data.inputs
     each = torch.func.vmap(torch.func.vmap(one, (None, *[0] * len(data))), (0, *[None] * len(data)))
     gradients, losses = each(problem.parameters(x), *data)
     return torch.cat([gradients[name].reshape(*losses.shape, -1) for name in problem.parameters(x)], dim=2), losses
 
 
-# torch.func has no fast rule for some functions, and says so.
+# torch.func warns about functions for which it has no fast rule.
 slowly = pytest.mark.filterwarnings("ignore:There is a performance drop")
 
 
@@ -194,7 +194,7 @@ def test_agrees_with_torch_func(name: str) -> None:
     same(plain.weighted_sum(weights), total)
     same(plain.losses, losses)
     same(problem.gradients(x).losses, losses)
-    # The control: norms without the last parameter are other.
+    # The control: norms without the last parameter differ.
     last = list(problem.parameters(x).values())[-2 if name == "unused" else -1][0].numel()
     if name not in ("unused", "linear without bias"):
         assert ((expected[..., :-last].norm(dim=2) / expected.norm(dim=2)) - 1).abs().max() > 1e-6
@@ -262,7 +262,7 @@ def test_norms_and_sums_are_those_of_what_is_written_out(
 
 
 def test_both_ways_to_a_norm_were_taken() -> None:
-    """The control of the test above: neither way stands unused among its terms."""
+    """The control of the test above: its terms use both ways."""
     for kind in (Patches, Outer):
         costs = [gradient.costs() for gradient in TERMS if isinstance(gradient, kind)]
         assert {by_products <= written for by_products, written, _, _ in costs} == {True, False}
@@ -272,7 +272,8 @@ def test_both_ways_to_a_norm_were_taken() -> None:
 
 
 def test_no_gradient_hides_from_its_norm_by_cancellation() -> None:
-    # Two positions whose outer products nearly cancel: in float32 the inner products sum to 0, or to anything.
+    # The outer products of two positions nearly cancel: in float32 the inner products sum to 0 or to an arbitrary
+    # number.
     a, e = normal(1, 1, 64).float(), 1e5 * normal(1, 1, 64, name="e").float()
     nearly = 1 + 3e-5
     inputs, errors = torch.cat([a, a * nearly], 1), torch.cat([e, -e], 1)
@@ -291,7 +292,7 @@ def test_no_gradient_hides_from_its_norm_by_cancellation() -> None:
 
 
 def zero_sums(kind: str, size: float, dtype: torch.dtype) -> FactoredGradient:
-    """Three examples whose terms, `size` long or so, add up to exactly 0 as they are."""
+    """Return three examples whose terms, each about `size` long, sum to exactly 0."""
     coefficients = torch.tensor([3.0, -1.0, -2.0])
     errors = (coefficients[:, None] * torch.tensor([1.0, -1.0])).expand(3, 3, 2).to(dtype)
     if kind == "lookups":
@@ -307,7 +308,7 @@ def zero_sums(kind: str, size: float, dtype: torch.dtype) -> FactoredGradient:
 def test_what_rounding_leaves_of_terms_that_cancel_is_clipped(
     kind: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weights of a third round, so that rescaled terms add up to 0 no more; a sum of any length is left of them."""
+    """Weights of a third are rounded, so that the rescaled terms do not sum to 0; the remainder may have any length."""
     by_inner_products, written = (9, 1) if "written" in kind else (1, 9)
     monkeypatch.setattr(Patches, "costs", lambda self: (by_inner_products, written, 64, 1))
     gradient = zero_sums(kind, 2.0**30, dtype)
@@ -323,7 +324,7 @@ def test_what_rounding_leaves_of_terms_that_cancel_is_clipped(
 @pytest.mark.parametrize("positions", [2, 8])
 @pytest.mark.parametrize("dim", [2**12, 2**15])
 def test_small_numbers_of_long_inputs_do_not_hide_a_gradient(dim: int, positions: int) -> None:
-    """Squares of just under half a bit beside eight ones: products of float32 add most of them to nothing."""
+    """Squares slightly below half a bit beside eight ones: float32 products lose most of them in the sum."""
     inputs = torch.full((1, positions, dim), 2.0**-12 * (1 - 2.0**-10))
     inputs[:, :, :8] = 1.0
     errors = torch.ones(1, positions, 2)
@@ -368,7 +369,7 @@ def test_float32_norms_are_close() -> None:
 # ---------------------------------------------------------------- work
 @looking
 class Counted(TorchDispatchMode):
-    """Counts passes of convolutions: forward, to activations, to weights."""
+    """A mode that counts convolution passes: forward, to activations, to weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -396,12 +397,12 @@ def test_only_the_work_that_is_asked_for_is_done() -> None:
         nn.Sequential(*layers, nn.Flatten(), nn.Linear(320, 3)), normal(2, 20, 4, 4).float(), torch.tensor([0, 1])
     )
     x = problem.initial(Streams.of("work", [0]))
-    problem.gradients(x).norms()  # the check of the first call
+    problem.gradients(x).norms()  # the first call's check
     count, weights = Counted(), torch.tensor([[0.5, 0.25]])
     found = problem.gradients(x)
     assert count.of(lambda: None) == [0, 0, 0]
     assert count.of(lambda: problem.gradients(x).weighted_sum(weights)) == [3, 2, 3]  # as plain SGD
-    assert count.of(found.norms) == [3, 2, 0]  # no gradient of a weight
+    assert count.of(found.norms) == [3, 2, 0]  # no weight gradients
     assert count.of(lambda: found.losses) == [0, 0, 0]
     assert count.of(lambda: found.weighted_sum(weights)) == [0, 0, 3]  # no second backward pass
     assert count.of(lambda: found.weighted_sum(torch.tensor([[0.5, 0.0]]))) == [0, 0, 3]
@@ -449,7 +450,7 @@ def test_an_example_moves_the_clipped_sum_by_at_most_the_bound(name: str) -> Non
         moved = (clipped(problem, x, examples, bound) - clipped(problem, x, replaced, bound)).norm(dim=1) / bound
         assert (moved <= 2 + 1e-10).all()
     assert largest > 0.9
-    # The control: without clipping the same examples move it by more.
+    # The control: without clipping the same examples move the sum by more.
     unclipped = problem.gradients(x).weighted_sum(torch.ones(2, 5, dtype=torch.float64))
     less = problem.gradients(x, others).weighted_sum(torch.ones(2, 4, dtype=torch.float64))
     assert ((unclipped - less).norm(dim=1) > bound).all()
@@ -491,15 +492,17 @@ def test_batch_normalisation_has_a_mean_gradient_and_no_other() -> None:
         found.norms()
     total = found.weighted_sum(torch.full((1, 4), 1 / 4, dtype=torch.float64))
     module.load_state_dict({name: view[0] for name, view in problem.parameters(x).items()}, strict=False)
-    nn.functional.cross_entropy(module(problem._inputs[0][examples[0]]), problem._labels[examples[0]]).backward()
+    nn.functional.cross_entropy(
+        module(problem._data.inputs[0][examples[0]]), problem._data.labels[examples[0]]
+    ).backward()
     expected = torch.cat([parameter.grad.flatten() for parameter in module.parameters()])  # type: ignore[union-attr]
     same(total[0], expected)
-    # Padding of weight 0 enters no statistics; the control, of another weight, does.
+    # Padding with weight 0 does not enter the statistics; the control, with another weight, does.
     padded = problem.gradients(x, torch.tensor([[1, 5, 3, 2, 7, 7]]))
     weights = torch.tensor([[0.25] * 4 + [0.0] * 2], dtype=torch.float64)
     same(padded.weighted_sum(weights)[0], expected)
     assert (padded.weighted_sum(weights + 1e-9)[0] - expected).norm() > 1e-3 * expected.norm()
-    # The module that was given is as it was, but for the pass that this test made itself.
+    # The given module is unchanged, except for the pass that this test made itself.
     fresh, given = normalised()
     fresh.gradients(points(fresh, 1)).weighted_sum(torch.ones(1, 8, dtype=torch.float64))
     assert given.state_dict().keys() == before.keys()
@@ -516,7 +519,7 @@ def test_statistics_are_those_of_training_batches_at_the_point() -> None:
     for run in range(2):
         module.load_state_dict({name: view[run] for name, view in problem.parameters(x).items()}, strict=False)
         seen = torch.stack(
-            [module[0](problem._inputs[0][batch]).transpose(0, 1).flatten(1) for batch in batches]
+            [module[0](problem._data.inputs[0][batch]).transpose(0, 1).flatten(1) for batch in batches]
         ).detach()
         module[1].running_mean = mean = seen.mean((0, 2))
         module[1].running_var = seen.square().mean((0, 2)) - mean.square()
@@ -525,7 +528,7 @@ def test_statistics_are_those_of_training_batches_at_the_point() -> None:
         same(loss[run], nn.functional.cross_entropy(outputs, labels))
         assert accuracy[run] == (outputs.argmax(1) == labels).double().mean()
         module.train()
-    # The point alone is the state: nothing that was done before changes the answer.
+    # The state is the point alone: earlier calls do not change the answer.
     problem.gradients(x + 1).weighted_sum(torch.ones(2, 8, dtype=torch.float64))
     same(problem.evaluate(x, inputs, labels, batches)[0], loss)
     assert (problem.evaluate(x, inputs, labels, batches[:1])[0] - loss).abs().max() > 1e-3, "control"
@@ -668,8 +671,8 @@ def test_the_mean_loss_has_a_hessian() -> None:
 
     def loss(row: Tensor) -> Tensor:
         values = {name: view[0] for name, view in problem.parameters(row[None]).items()}
-        outputs = torch.func.functional_call(module, values, (problem._inputs[0][examples[0]],))
-        return nn.functional.cross_entropy(outputs, problem._labels[examples[0]])
+        outputs = torch.func.functional_call(module, values, (problem._data.inputs[0][examples[0]],))
+        return nn.functional.cross_entropy(outputs, problem._data.labels[examples[0]])
 
     same(found, torch.autograd.functional.hessian(loss, x[0]))
     same(problem.mean_loss(x), problem.gradients(x).losses.mean(1))
@@ -745,7 +748,7 @@ def test_images_are_cropped_and_flipped() -> None:
         seen.add(fits[0])
     for axis, values in enumerate((range(9), range(9), (False, True))):
         assert {fit[axis] for fit in seen} == set(values)
-    # A function of run, call and example alone.
+    # The draws depend on run, call and example only.
     some = torch.tensor([7, 150, 7])
     assert torch.equal(pixels(changed, 1, some), found[some])
     assert torch.equal(pixels(changed.take(torch.tensor([1])), 0, everything), found)
@@ -767,7 +770,9 @@ def test_the_gradients_of_augmented_examples() -> None:
     found = changed.gradients(x, examples)
     for run in range(2):
         images = pixels(changed, run, examples[run])
-        fixed = ModuleProblem(small_conv_net(CLASSES, in_channels=2).double(), images, problem._labels[examples[run]])
+        fixed = ModuleProblem(
+            small_conv_net(CLASSES, in_channels=2).double(), images, problem._data.labels[examples[run]]
+        )
         same(found.norms()[run], fixed.gradients(x[run : run + 1]).norms()[0])
     assert not torch.allclose(found.norms(), problem.gradients(x, examples).norms(), rtol=1e-3)
     assert problem.take(torch.tensor([0])) is problem and changed._passes is problem._passes
@@ -777,7 +782,7 @@ def test_the_gradients_of_augmented_examples() -> None:
 
 # ---------------------------------------------------------------- on a GPU
 def there(name: str, **options: Any) -> ModuleProblem:
-    """A problem of `MODULES` on a pretend GPU."""
+    """Return a problem of `MODULES` on a pretend GPU."""
     module, inputs = MODULES[name]()
     module = module.double()
     inputs = tuple(t.cuda() for t in inputs) if isinstance(inputs, tuple) else inputs.cuda()
@@ -798,12 +803,12 @@ def test_on_a_gpu_nothing_waits_and_nothing_adds_in_another_order(name: str, chu
     expected = here.gradients(x)
     with PretendCuda() as device:
         problem, point, own = there(name, max_examples_at_once=chunk), x.cuda(), weights.cuda()
-        problem.gradients(point).norms()  # the check of the first call
+        problem.gradients(point).norms()  # the first call's check
         device.reset()
         found, plain = problem.gradients(point), problem.gradients(point)
         norms, total, passed = found.norms(), found.weighted_sum(own), plain.weighted_sum(own)
         assert device.waits == 0
-        # cuDNN's sums are held to one order: `test_what_enforces_a_bound_is_rounded_as_float32`.
+        # cuDNN's sums are kept in one order: `test_what_enforces_a_bound_is_rounded_as_float32`.
         assert all("convolution_backward" in place for place in device.places["atomic"])
         found.losses.tolist()
         assert device.waits == 1, "control"
@@ -814,7 +819,7 @@ def test_on_a_gpu_nothing_waits_and_nothing_adds_in_another_order(name: str, chu
 
 
 def test_sums_without_an_order_are_seen() -> None:
-    """The control of the test above: what embeddings did before."""
+    """The control of the test above: the earlier sums of embeddings."""
     with PretendCuda() as device:
         rows = torch.zeros(6, 4, device="cuda").index_add_(0, words(8).cuda(), normal(8, 4).float().cuda())
         assert rows.shape == (6, 4) and any("index_add_" in place for place in device.places["atomic"])
@@ -850,7 +855,7 @@ def test_a_norm_that_cancels_is_bounded_on_a_gpu(nearly: float) -> None:
 
 @looking
 class Settings(TorchDispatchMode):
-    """The precision and the determinism that products and convolutions were asked for under."""
+    """A mode that records the precision and determinism settings of products and convolutions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -868,9 +873,9 @@ class Settings(TorchDispatchMode):
 
 @pytest.mark.parametrize("chunk", [None, 2])
 def test_what_enforces_a_bound_is_rounded_as_float32(chunk: int | None) -> None:
-    """TensorFloat-32 would make the clipped sum longer than the norms that it was clipped by."""
+    """With TensorFloat-32 the clipped sum could be longer than the norms used for clipping."""
     inputs = normal(4, 16, 8, 8).float()
-    # The first convolution has its norms by inner products, the second written out.
+    # The first convolution computes its norms by inner products, the second explicitly.
     module = nn.Sequential(nn.Conv2d(16, 512, 3), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(512, 2, 3), nn.Flatten())
     module.append(nn.Linear(2, CLASSES))
     problem = ModuleProblem(module, inputs, torch.arange(4) % CLASSES, max_examples_at_once=chunk)
@@ -886,7 +891,7 @@ def test_what_enforces_a_bound_is_rounded_as_float32(chunk: int | None) -> None:
         found = problem.gradients(x)
         with Settings() as norms:
             found.norms()
-        # The passes are as the user likes them: their errors are the factors, however they were rounded.
+        # The passes use the user's settings: their errors are the factors, however they were rounded.
         assert norms.seen["convolution"] == norms.seen["convolution_backward to inputs"] == {allowed}
         assert norms.seen["sum"] == {allowed, enforced} and enforced in norms.seen["bmm"]
         with Settings() as contracted:
@@ -914,7 +919,7 @@ def test_channels_last_changes_nothing() -> None:
 
 @pytest.mark.parametrize(("examples", "chunk"), [(1, None), (3, 2)])
 def test_an_image_alone_in_its_batch_has_its_own_gradient(examples: int, chunk: int | None) -> None:
-    normalised = nn.BatchNorm2d(6).eval()  # torch's backward pass reads strides that fit both formats in the wrong one
+    normalised = nn.BatchNorm2d(6).eval()  # strides that fit both formats are misread by torch's backward pass
     module = Both(
         lambda m, x: m.head(m.norm(m.norm(x)).mean((2, 3))), norm=normalised, head=nn.Linear(6, CLASSES)
     ).double()
@@ -944,15 +949,15 @@ def test_an_image_that_is_passed_alone_has_the_usual_strides() -> None:
 
 
 def distance(found: Tensor, exact: Tensor) -> float:
-    """Of the sums, over the length of the exact ones."""
+    """Return the distance of two sums relative to the exact one."""
     return float((found.cpu() - exact).norm() / exact.norm())
 
 
 def moved(module: nn.Module, inputs: Tensor, labels: Tensor, x: Tensor, weights: Tensor, bits: int) -> float:
-    """How far a sum moves, relatively, when weights and inputs move at random by up to 2^-bits of themselves.
+    """Return the relative change of a sum when weights and inputs change at random by up to 2^-bits of themselves.
 
-    That is what rounding to so many bits does to the factors of a pass, so its error is of this size whatever the
-    network: of one with kinks it is large, as some of its units change sides.
+    Rounding to this number of bits has the same effect on the factors of a pass, so its error has this size for any
+    network. For a network with kinks the change is large, because some units change sides.
     """
     exact = ModuleProblem(module, inputs, labels).gradients(x).weighted_sum(weights)
 
@@ -985,7 +990,7 @@ def test_bfloat16_passes_give_float32_answers_close_by() -> None:
     bound = 2 * moved(module, inputs, labels, x, weights, bits=8)
     error = (found.norms() / expected.norms() - 1).abs().max()
     assert 1e-5 < error < bound < 0.05, "bfloat16 was used, and is close"
-    # Norms are those of the sums that are contracted, closer than the precision of the passes.
+    # Norms are those of the contracted sums, more precisely than the passes compute.
     one = torch.eye(6)[:2]
     assert (found.weighted_sum(one).norm(dim=1) / found.norms().diag()[:2] - 1).abs().max() < 1 / 256
     total = expected.weighted_sum(weights)
@@ -1023,7 +1028,7 @@ def test_compiled_passes_give_the_same_sum() -> None:
 
 
 def check_on_a_gpu(autocast: torch.dtype | None) -> None:
-    """Answers of a GPU against those of the CPU: 8 bits in bfloat16, 11 in the TF32 that cuDNN takes for float32."""
+    """Compare a GPU's answers with the CPU's: to 8 bits in bfloat16, to 11 in the TF32 that cuDNN uses for float32."""
     inputs, labels = normal(6, 3, 32, 32).float(), torch.arange(6) % CLASSES
     module = conv_net(CLASSES, norm="group", width=16, activation="silu", pooling="average")
     cpu = ModuleProblem(module, inputs, labels)
@@ -1038,7 +1043,7 @@ def check_on_a_gpu(autocast: torch.dtype | None) -> None:
         assert autocast is None or distance(answer, total) > bound / 20, "bfloat16 was used"
     coarse = ModuleProblem(module, rounded(inputs, 5), labels).gradients(rounded(x, 5))
     assert distance(coarse.weighted_sum(weights), total) > bound, "the control: 5 bits are too few"
-    # Norms are those of the sums that are contracted, far closer than the precision of the passes.
+    # Norms are those of the contracted sums, far more precisely than the passes compute.
     for example in range(6):
         one = torch.zeros(1, 6, device="cuda")
         one[0, example] = 1

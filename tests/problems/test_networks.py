@@ -1,4 +1,4 @@
-"""Ghost norms and weighted sums of the two-layer network against torch.func, which writes every gradient out."""
+"""Ghost norms and weighted sums of the two-layer network against torch.func with explicit gradients."""
 
 import json
 import math
@@ -38,7 +38,7 @@ def points(problem: TwoLayerNetwork, runs: int = 3) -> Tensor:
 
 
 def loss_of_one(problem: TwoLayerNetwork, x: Tensor, features: Tensor, label: Tensor) -> Tensor:
-    """The same loss, written the slow and obvious way."""
+    """Return the same loss, in its plainest form."""
     w1, b1, w2, b2 = (part.squeeze(0) for part in problem.layers(x[None]))
     act = torch.tanh if problem.activation == "tanh" else torch.relu
     logits = act(features @ w1 + b1) @ w2 + b2
@@ -46,7 +46,7 @@ def loss_of_one(problem: TwoLayerNetwork, x: Tensor, features: Tensor, label: Te
 
 
 def reference(problem: TwoLayerNetwork, x: Tensor) -> tuple[Tensor, Tensor]:
-    """All gradients `(runs, examples, dim)` and losses, by vmap of grad over runs and examples."""
+    """Return all gradients `(runs, examples, dim)` and losses, by vmap of grad over runs and examples."""
     one = torch.func.grad_and_value(lambda x, f, y: loss_of_one(problem, x, f, y))
     each = torch.func.vmap(one, in_dims=(None, 0, 0))
     data_dim = 0 if problem.inputs.dim() == 3 else None
@@ -84,7 +84,7 @@ def test_float32_agrees_with_torch_func(activation: Activation, num_classes: int
 
 
 def test_reference_sees_each_bias_and_layer() -> None:
-    """The control: leaving any one layer's bias out of the norm is off by far more than the tolerances above."""
+    """The control: omitting one layer's bias from the norm exceeds the tolerances above by far."""
     problem = network()
     x = points(problem)
     expected, _ = reference(problem, x)
@@ -114,7 +114,7 @@ def test_clipping_just_above_and_just_below_the_norm(dtype: torch.dtype) -> None
 
 @pytest.mark.parametrize("activation", ("tanh", "relu"))
 def test_zero_gradients_have_norm_zero(activation: Activation) -> None:
-    """A label predicted with certainty: the error underflows, and nothing becomes NaN."""
+    """For a label predicted with certainty the error underflows, and nothing becomes NaN."""
     problem = network(activation)
     x = torch.zeros(1, problem.dim, dtype=torch.float64)
     problem.layers(x)[3][0, :] = torch.tensor([2000.0, -2000.0])
@@ -194,7 +194,7 @@ def test_initial_points_are_those_of_linear_layers() -> None:
 
 
 class LargestTensor(TorchDispatchMode):
-    """Remembers the largest tensor that any operation returns."""
+    """A mode that records the largest tensor that any operation returns."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -308,7 +308,7 @@ def test_cuda_agrees_with_cpu(activation: Activation) -> None:
 
 @pytest.mark.parametrize("num_classes", (2, 10))
 def test_an_example_of_weight_zero_takes_no_part(num_classes: int) -> None:
-    """Whether its gradient is finite or not, on a CPU, which looks, and on a GPU, which is not asked."""
+    """Its gradient may be finite or not, on a CPU, which checks it, and on a GPU, which does not."""
     for scale in (1.0, 1e308):  # its hidden units overflow, to infinity less infinity
         problem = network("relu", num_classes, num_examples=4)
         problem.inputs[1] *= scale
@@ -340,7 +340,7 @@ def test_a_step_on_a_gpu_waits_for_nothing() -> None:
 
 
 def test_a_clipped_sum_is_rounded_as_float32_whatever_the_user_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Products of reduced precision would make the sum longer than the norms that it was clipped by."""
+    """Products of reduced precision could make the sum longer than the norms used for clipping."""
     seen: list[str] = []
     bmm = torch.bmm
 

@@ -1,4 +1,4 @@
-"""Nonsmooth problems: closed forms against `torch.func`, losses at many points, Lipschitz constants, reached."""
+"""Nonsmooth problems: closed forms against `torch.func`, losses at many points, attained Lipschitz constants."""
 
 from collections.abc import Callable
 from functools import partial
@@ -95,7 +95,7 @@ def test_no_gradient_is_longer_than_the_lipschitz_constant_and_one_is_as_long(ca
     longest = float(problem.gradients(x).norms().max())
     assert longest <= lipschitz * (1 + 1e-12)
     assert longest > lipschitz * (1 - 1e-12), "a smaller constant would not hold"
-    # What the constant says of losses, at pairs of points near and far.
+    # The constant's bound on losses, at near and far pairs of points.
     y = x + normal("moves", 2000, problem.dim) * torch.logspace(-3, 1, 2000, dtype=torch.float64)[:, None]
     rise = (problem.gradients(x).losses - problem.gradients(y).losses).abs()
     moved = torch.linalg.vector_norm(x - y, dim=1, keepdim=True)
@@ -131,7 +131,7 @@ def test_one_form_makes_the_absolute_value():
 
 
 def test_no_gradient_is_longer_than_it_says_near_a_center():
-    """In factors `x / r - c / r` would be off by the rounding of x over r, and clipping would not see it."""
+    """With the factors `x / r - c / r` the rounding error of x over r would enter, unseen by clipping."""
     center = normal("center", 1, 50).float()
     problem = MinOfNorms(center, torch.zeros(1, 50))
     x = center + 1e-5 * normal("near", 100, 50).float()
@@ -148,12 +148,12 @@ def test_slope_ranges_are_what_a_grid_finds(link: Link):
     problem = regression(link)
     x = normal("ranges", RUNS, problem.dim)
     low, high = problem.slope_ranges(x, 0.3)
-    along = torch.linspace(-0.3, 0.3, 4001, dtype=torch.float64)[1:-1]  # open: an end may be a kink
+    along = torch.linspace(-0.3, 0.3, 4001, dtype=torch.float64)[1:-1]  # open interval: an end may be a kink
     forms = (x @ problem.inputs.mT)[..., None] + along * problem._norms[:, None]
     values = {"identity": forms, "relu": forms.relu(), "absolute": forms.abs()}[link]
     slopes = {"identity": torch.ones_like(forms), "relu": (forms > 0).double(), "absolute": forms.sign()}[link]
     seen = (values - problem.targets[:, None]).sign() * slopes
-    # A grid may miss a piece of 1e-4 of the ball; these data have none. -0. is 0.
+    # A grid may miss a piece of 1e-4 of the ball; these data have no such piece. -0. counts as 0.
     exactly(low + 0.0, seen.amin(-1) + 0.0)
     exactly(high + 0.0, seen.amax(-1) + 0.0)
     assert bool((low < high).any()) and bool((low == high).any()), "control: both kinds are there"

@@ -29,7 +29,7 @@ def _modules_start_alike() -> None:
 
 
 def body(function: Callable[[Any, Tensor], Tensor], **more: Any) -> Callable[[], nn.Module]:
-    """Linear layers with something between them; made anew by each call."""
+    """Return a factory of linear layers with a function between them."""
 
     def made() -> nn.Module:
         return Both(
@@ -40,7 +40,7 @@ def body(function: Callable[[Any, Tensor], Tensor], **more: Any) -> Callable[[],
 
 
 def sorts(m: Any, h: Tensor) -> Tensor:
-    """As text code sorts its batch by length, and back; in between neighbours leak into each other."""
+    """Sort the batch by length, as text code does, and back; in between, neighbours leak into each other."""
     order = h[:, 0].argsort()
     return h[order].cumsum(0)[order.argsort()]
 
@@ -58,10 +58,10 @@ MIXING: dict[str, Callable[[Any, Tensor], Tensor]] = {
 
 
 def examples_alone(module: nn.Module, problem: ModuleProblem, row: Tensor) -> Tensor:
-    """The gradient of each example by plain autograd on a batch of one, `(examples, dim)`: nothing of the library."""
+    """Return each example's gradient `(examples, dim)` by plain autograd on a batch of one, without the library."""
     values = {name: view[0].clone().requires_grad_() for name, view in problem.parameters(row[None]).items()}
     found = []
-    for inputs, label in zip(problem._inputs[0], problem._labels, strict=True):
+    for inputs, label in zip(problem._data.inputs[0], problem._data.labels, strict=True):
         outputs = torch.func.functional_call(module, values, (inputs[None],))
         loss = nn.functional.cross_entropy(outputs, label[None])
         gradients = torch.autograd.grad(loss, [*values.values()], materialize_grads=True)
@@ -99,7 +99,7 @@ def test_a_module_sees_one_example_whatever_it_does_to_its_batch(name: str, chun
 
 @pytest.mark.parametrize("name", MIXING)
 def test_an_example_moves_the_clipped_sum_of_a_mixing_module_by_its_bound_alone(name: str) -> None:
-    """Replaced, by at most twice the bound; the control, a batch that the module sees whole, by more for the worst."""
+    """A replaced example moves it by at most twice the bound; in the control, a batch seen whole, by more."""
     module = body(MIXING[name])()
     far = torch.cat([normal(NUM_EXAMPLES, 4), 5 * normal(1, 4, name="far")])
     problem = problem_of(module, far)
@@ -113,7 +113,7 @@ def test_an_example_moves_the_clipped_sum_of_a_mixing_module_by_its_bound_alone(
 
 
 def test_the_control_a_batch_that_is_seen_whole_moves_further() -> None:
-    """One that turns all others round; the same module, passed as above, is moved by its bound."""
+    """One example turns all others around; the same module, passed as above, moves by at most its bound."""
     module = body(MIXING["turns with its batch"])()
     alike = 3 + 0.1 * normal(NUM_EXAMPLES, 4)
     far = torch.cat([alike, -1e3 * alike[:1]])
@@ -138,7 +138,7 @@ def test_the_control_a_batch_that_is_seen_whole_moves_further() -> None:
 
 # ---------------------------------------------------------------- what code keeps
 class Keeps(nn.Module):
-    """Leaves something behind in a pass, and adds what it finds to the next."""
+    """A module that stores something in a pass, and adds it to the next."""
 
     mean: Tensor
 
@@ -160,7 +160,7 @@ CONTEXT: contextvars.ContextVar[Any] = contextvars.ContextVar("kept", default=0)
 
 
 def remembering(m: Keeps, x: Tensor) -> None:
-    """Adds all examples up in a place that no search of the module finds."""
+    """Add all examples up in a place that no search of the module finds."""
     CONTEXT.set(CONTEXT.get() + float(x.sum()))
 
 
@@ -180,7 +180,7 @@ KEEPING: dict[str, Callable[[Keeps, Tensor], object]] = {
 
 
 def shown(value: Any) -> bool:
-    """Whether there are numbers of an example in it: those here are 7 and more."""
+    """Return whether a value contains numbers of an example; only examples have numbers of 7 and more here."""
     return isinstance(value, Tensor) and not isinstance(value, fx.Proxy) and bool((value.detach() >= 7).any())
 
 
@@ -215,7 +215,7 @@ def test_a_buffer_that_a_pass_changes_is_refused() -> None:
 
 
 def first_seen(how: str) -> Callable[[Keeps, Tensor], None]:
-    """Keeps the first batch that it sees in its buffer, past torch's count of changes."""
+    """Return a function that keeps its first batch in a buffer, undetected by torch's count of changes."""
 
     def keep(m: Keeps, x: Tensor) -> None:
         if len(m.kept) == 0 and len(x) > 1:
@@ -233,7 +233,7 @@ def first_seen(how: str) -> Callable[[Keeps, Tensor], None]:
 
 @pytest.mark.parametrize("how", ["copy", "data", "numpy"])
 def test_nothing_is_kept_of_examples_that_are_shown_whole(how: str) -> None:
-    """A codebook that starts at the first batch: everybody's gradients would tell of two examples."""
+    """A codebook initialised by the first batch: everybody's gradients would reveal two examples."""
     module = Keeps(first_seen(how))
     problem = ModuleProblem(module, normal(4, 4), torch.arange(4) % CLASSES)
     x = problem.initial(Streams.of("x", [0]))
@@ -252,7 +252,7 @@ def test_a_layer_that_is_called_with_other_parameters_is_written_out() -> None:
         scaled = {"weight": m.scale * m.body.weight, "bias": m.body.bias}
         return m.head(torch.tanh(torch.func.functional_call(m.body, scaled, (x,))))
 
-    def hyper(m: Any, x: Tensor) -> Tensor:  # its weights are the example's own
+    def hyper(m: Any, x: Tensor) -> Tensor:  # its weights depend on the example
         own = {"weight": m.body.weight * (1 + x.mean()), "bias": m.body.bias}
         return m.head(torch.tanh(torch.func.functional_call(m.body, own, (x,))))
 
@@ -285,7 +285,7 @@ def test_a_loss_of_known_operations_sees_no_example() -> None:
 
 
 def test_a_weight_behind_a_gate_that_opens_later_is_counted() -> None:
-    """Norms came from factors and the sum of later chunks from autograd: 32 times the bound."""
+    """Earlier, norms came from factors and the sum of later chunks from autograd: 32 times the bound."""
 
     def gated(m: Any, x: Tensor) -> Tensor:
         m.calls[0] += 1
@@ -357,7 +357,7 @@ def test_draws_of_the_module_s_own_are_refused(together: bool) -> None:
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("draw", [lambda: random.random(), lambda: np.random.rand()])
 def test_draws_from_python_s_and_numpy_s_generators_are_refused(draw: Callable[[], float], together: bool) -> None:
-    """One example less, or a chunk, would move the draws of all that come after it."""
+    """One example less, or a chunk, would shift all later draws."""
 
     def scaled(m: Any, h: Tensor) -> Tensor:
         return h * draw() if together or bool(h.sum() > 100) else h * draw() * 2
@@ -377,7 +377,7 @@ def test_what_gives_other_numbers_next_time_is_an_assumption() -> None:
 
 
 class Ruled(torch.autograd.Function):
-    """A function with a vmap rule that mixes examples."""
+    """A function whose vmap rule mixes examples."""
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
@@ -427,7 +427,7 @@ def test_a_weight_that_a_pass_writes_over_is_refused() -> None:
 @pytest.mark.parametrize("chunk", [None, 2])
 @pytest.mark.slow
 def test_random_numbers_that_nobody_sees_lengthen_no_gradient(chunk: int | None) -> None:
-    """Norms and sums of chunks came from two passes, and random numbers made the second 120 times as long."""
+    """Norms and sums of chunks came from two passes; random numbers made the second 120 times as long."""
     module = Both(lambda m, x: m.head(x * 10 ** DICE.uniform(-3, 3)), head=nn.Linear(4, 3)).double()
     problem = problem_of(module, max_examples_at_once=chunk)
     x, bound, longest = problem.initial(Streams.of("x", [0])), 1e-3, 0.0
@@ -442,7 +442,7 @@ def test_random_numbers_that_nobody_sees_lengthen_no_gradient(chunk: int | None)
 
 
 class Dice:
-    """Random numbers of the operating system."""
+    """Random numbers from the operating system."""
 
     def uniform(self, low: float, high: float) -> float:
         return random.SystemRandom().uniform(low, high)
@@ -485,7 +485,7 @@ def test_a_module_that_cannot_be_copied_is_named() -> None:
 
 
 def test_the_sum_of_a_convolution_in_bfloat16_is_not_rounded() -> None:
-    """Of a thousand examples each a thousandth: rounding the sum would lose the last of them."""
+    """With a thousand examples of weight 1/1000, a rounded sum would lose the last ones."""
     inputs, errors = torch.ones(1000, 1, 2, 2, dtype=torch.bfloat16), torch.ones(1000, 1, 1, 1, dtype=torch.bfloat16)
     layer = nn.Conv2d(1, 1, 2, bias=False)
     weights = torch.ones(1000) / 1024

@@ -1,4 +1,4 @@
-"""The paper's preprocessing: what it promises, how long it takes, and what it refuses."""
+"""The paper's preprocessing: its properties, its running time, and its refusals."""
 
 import math
 
@@ -30,7 +30,7 @@ def test_components_are_those_of_the_singular_value_decomposition() -> None:
     expected = torch.linalg.svd(train - train.mean(0), full_matrices=False)[2][:5].T
     found = projection.directions / projection.directions.norm(dim=0)
     torch.testing.assert_close((found * expected).sum(0).abs(), torch.ones(5, dtype=torch.float64))
-    # Leading directions first: the data stand out along the features with the largest scale.
+    # The leading directions come first: the data vary most along the features with the largest scale.
     assert int(found[:, 0].abs().argmax()) < int(found[:, 4].abs().argmax())
 
 

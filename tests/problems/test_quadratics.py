@@ -107,13 +107,13 @@ def test_influence_is_its_closed_form_and_the_derivative() -> None:
             np.ones(6), 0.8, np.concatenate([np.zeros((1, 40)), one_noisy_step]), momentum
         )
         np.testing.assert_allclose((np.array(noisy) - quiet) / 4, influence, rtol=1e-9)
-    # The control: the influence of the shape printed for the bound, (1 - 1/kappa)^(T-t), is another one.
+    # The control: the influence of the printed bound's shape, (1 - 1/kappa)^(T-t), differs.
     assert np.abs(found / found[-1] / (1 - 1 / 20) ** (40.0 - steps) - 1).max() > 0.5
 
 
 @pytest.mark.parametrize("momentum", (0.0, 0.8))
 def test_simulation_lands_on_the_expectation(momentum: float) -> None:
-    """The mean of 4000 runs lies within 4 standard errors (false alarm 6e-5); that of 1.1 times the noise does not."""
+    """The mean of 4000 runs lies within 4 standard errors (false alarm 6e-5); with 1.1 times the noise it does not."""
     quadratic, runs, num_steps, step_size = problem(dim=4), 4000, 25, 0.9
     std = np.geomspace(0.6, 0.2, num_steps)
     streams = Streams.of("simulation", range(runs))

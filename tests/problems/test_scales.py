@@ -1,4 +1,4 @@
-"""Norms at any scale: factors whose squares leave floating point, and what clipping then lets through."""
+"""Norms at any scale: factors whose squares overflow or underflow, and the effect on clipping."""
 
 import itertools
 import math
@@ -23,11 +23,11 @@ LAYERS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "patches written": (nn.Conv2d(2, 3, 3, bias=False), (2, 6, 6)),
     "patches by products": (nn.Conv2d(16, 2, 1, bias=False), (16, 2, 2)),
 }
-ROOM = 3e-7  # of float32: a few roundings of lengths, products and weights
+ROOM = 3e-7  # float32: a few rounding errors of lengths, products and weights
 
 
 def test_ordinary_norms_are_the_roots_of_the_sums_of_squares_to_the_bit():
-    """Stored results of trained networks have these bits, and clipped training amplifies the last one."""
+    """Stored results of trained networks have these bits, and clipped training amplifies the last bit."""
     numbers = Streams.of("ordinary", range(6)).normal("factors", 0, 1000 * 8).view(6, 1000, 1, 8).float()
     layers = [factors.Outer(inputs, errors) for inputs, errors in zip(numbers[:3], numbers[3:], strict=True)]
     squares = torch.stack([layer.squares().squared_norms for layer in layers]).sum(0)
@@ -35,12 +35,12 @@ def test_ordinary_norms_are_the_roots_of_the_sums_of_squares_to_the_bit():
 
 
 def exponents(name: str, count: int) -> Tensor:
-    """From 1e-30 to 1e30."""
+    """Return numbers from 1e-30 to 1e30."""
     return 10 ** (60 * Streams.of("scales", [name]).uniform("scales", 0, count)[0] - 30)
 
 
 def told_and_true(layer: nn.Module, shape: tuple[int, ...], count: int) -> tuple[ModuleProblem, Tensor, Tensor]:
-    """A layer's outputs times a scale an example, and the lengths of its gradients in float64."""
+    """Return a layer's problem with outputs scaled per example, its point, and the float64 norms of its gradients."""
     numbers = Streams.of("scales", ["inputs"]).normal("inputs", 0, count * math.prod(shape)).view(count, *shape)
     inputs = (numbers * exponents("inputs", count).view(-1, *[1] * len(shape))).float()
     scales = exponents("errors", count).float()
@@ -56,7 +56,7 @@ def told_and_true(layer: nn.Module, shape: tuple[int, ...], count: int) -> tuple
 
 
 def longest(problem: ModuleProblem, x: Tensor, true: Tensor) -> float:
-    """The most that one clipped example adds, over its clip, which is a thousandth of its gradient."""
+    """Return the largest contribution of one clipped example over its clip, which is a thousandth of its gradient."""
     found = 0.0
     for index, length in enumerate(true.tolist()):
         clip = 1e-3 * length
@@ -79,7 +79,7 @@ def test_no_scale_is_clipped_by_too_little(name: str, monkeypatch: pytest.Monkey
 
 
 def as_it_was(gradients) -> Tensor:
-    """Squares of factors, multiplied."""
+    """Return norms from multiplied squares of factors, as in an earlier version."""
     return torch.stack([gradient.squares().squared_norms for gradient in gradients]).sum(0).sqrt()
 
 
@@ -92,7 +92,7 @@ def examples(long: float) -> tuple[Tensor, Tensor]:
 
 
 def moved(clip: float, long: float = 1e19) -> float:
-    """The distance by which the first example moves the sum, over the clip."""
+    """Return the distance by which the first example moves the sum, over the clip."""
     inputs, labels = examples(long)
     network = nn.Linear(4, 2)
     with torch.no_grad():
@@ -134,7 +134,7 @@ def test_every_norm_of_rows_is_right_in_both_types():
 
 @pytest.mark.parametrize("length", [1e19, 9e29])
 def test_an_input_so_long_that_rounding_reaches_its_clip_gets_no_weight(length: float, monkeypatch: pytest.MonkeyPatch):
-    """Errors times a weight are subnormal, and rounded up: at 9e29 by 59% of the clip."""
+    """Errors times a weight are subnormal and round up: at 9e29 by 59% of the clip."""
     clip, inputs = 6.27e-15, torch.zeros(1, 4)
     inputs[0, 0] = length
     problem = ModuleProblem(nn.Linear(4, 64), inputs, torch.tensor([0]))

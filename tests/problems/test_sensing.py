@@ -77,7 +77,7 @@ def test_batch_of_runs_is_the_runs_one_by_one() -> None:
 
 
 def test_the_mean_over_many_examples_is_the_population() -> None:
-    """30 comparisons within five standard errors, about 2e-5 for normal errors; another signal is found out."""
+    """30 comparisons within five standard errors, about 2e-5 for normal errors; another signal is detected."""
     truth = signal(3, 2)
     problem = QuadraticSensing.sample(truth, 200_000, seed=0)
     x = points(problem)

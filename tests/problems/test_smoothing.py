@@ -1,4 +1,4 @@
-"""Closed forms of smoothed losses, against integrals, draws and minima found without them."""
+"""Closed forms of smoothed losses, against integrals, draws and minima computed independently."""
 
 import math
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def tensor(values: list[float]) -> Tensor:
 
 
 def ball(num: int, dim: int) -> Tensor:
-    """Uniform points of the unit ball, `(num, dim)`."""
+    """Return uniform points of the unit ball, `(num, dim)`."""
     streams = Streams.of("smoothing", [dim])
     normal = streams.normal("ball", 0, num * dim).view(num, dim)
     radii = streams.uniform("ball", 0, num)[0] ** (1 / dim)
@@ -56,7 +56,7 @@ def test_the_absolute_value_is_its_integral(dim: int):
 
 @pytest.mark.parametrize("dim", (2, 3, 4, 10, 101, 1000))
 def test_the_distance_is_its_integral(dim: int):
-    """Over the radius of y and the sine of its angle, by rules of 400 nodes."""
+    """The integral runs over the radius of y and the sine of its angle, by rules of 400 nodes."""
     tolerance = max(1e-7, 1e-3 / dim**2)  # the kink at 0 costs digits in few dimensions
     value, slope = smoothed_norm(2 * POINTS, 2.0, dim)
     nodes, weights = np.polynomial.legendre.leggauss(400)
@@ -89,9 +89,10 @@ def test_derivatives_are_quotients_of_differences(smoothed: Callable[..., tuple[
 def test_means_over_draws_agree(dim: int):
     """21 comparisons within five standard errors, about 1e-5 for normal errors.
 
-    Of the values, one at least tells the ball from one of 1.1 times the radius (control).
+    At least one of the values distinguishes the ball from one of 1.1 times the radius (control).
 
-    Each is a loss of one form or a distance: `|t|`, ReLU regression, phase retrieval, the larger of two forms, `|x|`.
+    Each loss has one linear form or one distance: `|t|`, ReLU regression, phase retrieval, the larger of two forms,
+    `|x|`.
     """
     y, a = ball(100_000, dim), torch.zeros(dim, dtype=torch.float64)
     a[0] = 1
@@ -126,14 +127,14 @@ def test_means_over_draws_agree(dim: int):
 
 
 def _larger_of_two(x: float, radius: float, dim: int) -> Tensor:
-    """`max(u, v)` of u = y_1 and v = 0.6 y_1 + 0.8 y_2 at (x, 0): their difference is sqrt(0.8) long."""
+    """Return smoothed `max(u, v)` of u = y_1 and v = 0.6 y_1 + 0.8 y_2 at (x, 0); u - v has slope sqrt(0.8)."""
     length = math.sqrt(0.8)
     return (x + 0.6 * x) / 2 + smoothed_absolute(tensor([0.4 * x]), radius * length, dim)[0] / 2
 
 
 @pytest.mark.parametrize("dim", (1, 2, 3, 100))
 def test_constants_of_smoothing_are_sharp(dim: int):
-    """Fact 2.3: the error `dim / (dim + 1)` is that of the norm at 0, the smoothness kappa that of `|x_1|` at 0."""
+    """Fact 2.3: the error `dim / (dim + 1)` is attained by the norm at 0, the smoothness kappa by `|x_1|` at 0."""
     at = torch.linspace(0, 3, 1000, dtype=torch.float64)
     error = smoothed_norm(at, 1.0, dim)[0] - at
     assert float(error[0]) == pytest.approx(dim / (dim + 1))
@@ -162,7 +163,7 @@ AT = torch.linspace(-3, 3, 61, dtype=torch.float64)
 @pytest.mark.parametrize("slope", (1.0, 2.0, -1.0, -2.0))
 @pytest.mark.parametrize("parameter", (0.5, 1.0))
 def test_envelopes_of_the_absolute_value_are_minima_on_a_grid(slope: float, parameter: float):
-    """To 1e-4: the grid's spacing is 1/100, so that its minima are off by 1/10^4 over 8 times the parameter, twice."""
+    """Accurate to 1e-4: with the grid's spacing of 1/100 each minimum is off by 1/10^4 over 8 times the parameter."""
     h = slope * GRID.abs()
     for closed, on_grid in ((moreau_absolute, moreau_on_grid), (lasry_lions_absolute, lasry_lions_on_grid)):
         value, derivative = closed(AT, parameter, slope)
@@ -171,7 +172,7 @@ def test_envelopes_of_the_absolute_value_are_minima_on_a_grid(slope: float, para
         differences = (closed(AT + step, parameter, slope)[0] - closed(AT - step, parameter, slope)[0]) / (2 * step)
         smooth = (
             AT.abs() > 0.01 if closed is moreau_absolute else AT < math.inf
-        )  # that of Moreau keeps the kink of a hill
+        )  # Moreau's envelope keeps the kink of a hill
         torch.testing.assert_close(derivative[smooth], differences[smooth], rtol=0, atol=1e-5)
         with pytest.raises(AssertionError):  # control
             torch.testing.assert_close(
@@ -192,7 +193,7 @@ def test_the_double_envelope_of_phase_retrieval_is_that_on_a_grid(target: float,
 
 
 def test_beyond_its_domain_the_formula_of_phase_retrieval_would_be_wrong():
-    """So the refusal is needed: at `target = parameter` the two formulas meet with a jump."""
+    """This is why it is refused: at `target = parameter` the two formulas meet with a jump."""
     h = (GRID.abs() - 1).abs()
     peak = 1 + lasry_lions_absolute(AT, 1.0, -1.0)[0]
     valley = lasry_lions_absolute(AT.abs() - 1, 1.0)[0]
@@ -202,7 +203,7 @@ def test_beyond_its_domain_the_formula_of_phase_retrieval_would_be_wrong():
 
 @pytest.mark.parametrize("slope", (4.0, -4.0))
 def test_the_corrected_constants_of_lasry_and_lions_are_reached(slope: float):
-    """Fact B.2 (ii), (iv): off by at most `L^2 parameter` and `1 / parameter`-smooth; as printed both fail."""
+    """Fact B.2 (ii), (iv): error at most `L^2 parameter`, smoothness `1 / parameter`; as printed both fail."""
     parameter, at = 0.5, torch.linspace(-8, 8, 3201, dtype=torch.float64)
     value, derivative = lasry_lions_absolute(at, parameter, slope)
     error = (value - slope * at.abs()).abs().max()

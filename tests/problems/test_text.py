@@ -15,8 +15,8 @@ from torch.func import functional_call, grad, hessian, vmap
 
 from dpnotes.problems import text
 from dpnotes.problems.datasets import Corpus, DataCorrupt, DataNotFound, Sentences, load_cola
-from dpnotes.problems.files import PublishedFile
 from dpnotes.problems.modules import ModuleProblem
+from dpnotes.problems.published import PublishedFile
 from dpnotes.problems.text import (
     CHARACTER_PIECES,
     TINY_BERT,
@@ -28,7 +28,7 @@ from dpnotes.problems.text import (
 )
 from dpnotes.random.streams import Streams
 
-# transformers asks torch for what torch 2.13 calls deprecated.
+# transformers uses a function of torch that torch 2.13 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")
 
 REAL = Path(os.environ.get("DPNOTES_DATA", "/nowhere"))
@@ -52,7 +52,7 @@ def corpus(*texts: str) -> Corpus:
 
 
 def wide(size: BertSize) -> Bert:
-    """A BERT far from its flat start: there every part of it would hardly show in the logits."""
+    """Return a BERT far from its flat initial point, near which many parts would hardly affect the logits."""
     model = random_bert(size, seed=0)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -256,7 +256,7 @@ def test_offline_says_which_file_goes_where(transformers: Any, offline: Path) ->
 
 
 def save(folder: Path, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small model's files in place of the published ones, as old as those: scales and shifts are gamma and beta."""
+    """Write a small model's files in the published, older format, in which scales and shifts are gamma and beta."""
     from safetensors.torch import save_file
 
     state = model.state_dict()

@@ -25,7 +25,7 @@ def streams(runs: int) -> Streams:
 
 @pytest.mark.slow
 def test_the_mean_over_a_batch_is_that_of_examples_drawn_one_by_one() -> None:
-    """Moments of a batch of 7 against 7 examples each: four standard errors, 10 comparisons, error rate below 1e-3."""
+    """Moments of a batch of 7 against 7 single examples: 4 standard errors, 10 comparisons, error rate below 1e-3."""
     runs, size = 20_000, 7
     x = POINT.repeat(runs, 1)
     batch = DATA.fresh(size, streams(runs), "batch", 0).gradient(x)
@@ -80,7 +80,7 @@ def test_batches_of_other_calls_purposes_and_runs_share_nothing() -> None:
     means = [DATA.fresh(10, both, purpose, call).mean for purpose in ("a", "b") for call in (0, 1)]
     rows = torch.cat(means)
     assert len(torch.unique(rows)) == rows.numel()
-    assert torch.equal(DATA.fresh(10, both, "a", 0).mean, means[0])  # control: the same question, the same batch
+    assert torch.equal(DATA.fresh(10, both, "a", 0).mean, means[0])  # control: the same call gives the same batch
 
 
 def test_a_batch_of_runs_is_the_runs_one_by_one() -> None:
@@ -123,11 +123,11 @@ def test_variance_is_bounded_and_the_bound_is_attained() -> None:
     bound = WAVES.constants["variance"].value
     assert 0.95 * bound < float(WAVES.variance(x).max()) <= bound
     assert float(WAVES.variance(torch.zeros(1, 4).double())) == pytest.approx(bound)
-    assert "variance" not in DATA.constants  # that of a parabola has no bound
+    assert "variance" not in DATA.constants  # a parabola's has no bound
 
 
 def exponential_moment(std: float, coordinates: int, sigma: float) -> float:
-    """`E exp(|N(0, std^2 I)|^2 / sigma^2)` by integrating over one coordinate."""
+    """Return `E exp(|N(0, std^2 I)|^2 / sigma^2)` by integrating over one coordinate."""
     t = torch.linspace(-60, 60, 400_001, dtype=torch.float64)
     density = torch.exp(-0.5 * t**2 + (std * t / sigma) ** 2) / math.sqrt(2 * math.pi)
     return float(torch.trapezoid(density, t)) ** coordinates
@@ -161,14 +161,14 @@ def test_mean_squared_smoothness_holds_and_is_nearly_attained() -> None:
 
 @pytest.mark.slow
 def test_example_constants_hold_for_all_examples_as_often_as_claimed() -> None:
-    """1,000 data sets of 50 examples, and the share of them that has one whose constants are larger than claimed."""
+    """1,000 data sets of 50 examples: the share of them that contains an example with larger constants than claimed."""
     sets, size, failure = 1000, 50, 0.1
     base = {name: c.value for name, c in WAVES.landscape.constants.items()}
     claimed = {name: c.value for name, c in WAVES.example_constants(size, failure).items()}
     assert set(claimed) == {"lipschitz", "smoothness", "hessian_lipschitz"}
     z = torch.stack([WAVES.fresh(1, streams(sets), "examples", call).mean for call in range(size)], 1)
     z[..., 3] = 0  # the coordinate without noise
-    # Upper bounds of each example's constants: a wave and z times a feature, both at their steepest in a coordinate.
+    # Upper bounds of each example's constants: a wave and z times a feature, both steepest in a coordinate.
     largest = {
         "lipschitz": torch.linalg.vector_norm(base["lipschitz"] / 2 + z.abs() * 0.5 * 2.0, dim=-1),
         "smoothness": (base["smoothness"] + z.abs() * 0.5 * 2.0**2).amax(-1),
@@ -177,7 +177,7 @@ def test_example_constants_hold_for_all_examples_as_often_as_claimed() -> None:
     for name, found in largest.items():
         assert float((found > claimed[name]).any(1).double().mean()) <= failure
         assert bool((found > base[name]).any(1).all())  # control: the constants of F alone hold for no data set
-        if name != "lipschitz":  # control: nor do those of one example; of a norm they are loose
+        if name != "lipschitz":  # control: nor do those of one example; for a norm they are loose
             single = WAVES.example_constants(1, failure)[name].value
             assert float((found > single).any(1).double().mean()) > failure
 
@@ -194,7 +194,7 @@ def test_example_constants_are_those_that_exist() -> None:
 # ------------------------------------------------------------------------------- what the instances are for
 @pytest.mark.slow
 def test_noise_that_vanishes_at_the_saddle_holds_small_batches_there() -> None:
-    """On `(-g + c z) x^2 / 2` the logarithm of |x| drifts by `eta g - eta^2 (g^2 + c^2 / b) / 2` a step, about."""
+    """On `(-g + c z) x^2 / 2` the logarithm of |x| drifts by about `eta g - eta^2 (g^2 + c^2 / b) / 2` per step."""
     gamma, curvature, step, runs, steps = 0.05, 1.0, 1.0, 50, 300
     data = VirtualData(Separable([(Parabola(-gamma), 1)]), Separable([(Parabola(curvature), 1)]))
     boundary = step * curvature**2 / (2 * gamma)

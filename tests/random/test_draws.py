@@ -46,7 +46,7 @@ def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # ---------------------------------------------------------------- every operation of the reference is IEEE 754's
 def hard(count: int) -> np.ndarray:
-    """Numbers of all sizes that occur, beside edges: powers of two and their neighbours, halves of the last place."""
+    """Return numbers of all sizes that occur, and edges: powers of two, their neighbours, halves of the last place."""
     drawn = np.random.default_rng(0)
     edges = np.concatenate(
         [np.nextafter(2.0**e, 2.0 ** (e + d)) for e in np.arange(-60.0, 53.0) for d in (-1, 0, 1)], None
@@ -81,7 +81,7 @@ def test_each_operation_of_the_reference_is_correctly_rounded(name: str):
 
 
 def test_numpy_s_square_root_is_that_of_whole_numbers():
-    # sqrt(x) = r means (r - ulp/2)^2 < x < (r + ulp/2)^2, which integers decide.
+    # sqrt(x) = r means (r - ulp/2)^2 < x < (r + ulp/2)^2, which integer arithmetic decides.
     for x in hard(20_000):
         mantissa, exponent = math.frexp(x)
         shift = 120 - exponent - exponent % 2
@@ -107,7 +107,7 @@ def known() -> Iterator[tuple[Tensor, Tensor, tuple[int, int], int, list[float]]
 
 
 def wrong_answers(module: ModuleType | SimpleNamespace) -> int:
-    """Of how many of the known pairs a bit differs."""
+    """Return the number of known pairs of which a bit differs."""
     wrong = 0
     for keys, calls, purpose, element, (u0, u1, z0, z1) in known():
         arguments = keys, calls, purpose, element // 2, 1
@@ -136,7 +136,7 @@ def test_control_torch_s_square_root_gives_other_answers(monkeypatch: pytest.Mon
     keys, calls = torch.tensor([[1, 2]]), torch.tensor([0])
     right = reference.normals(keys, calls, (3, 4), 0, 50_000)
     monkeypatch.setattr(reference, "sqrt", lambda x: x.copy_(torch.nextafter(x, x + 1)))
-    assert wrong_answers(reference) > 60  # nearly every pair of normals
+    assert wrong_answers(reference) > 60  # nearly every pair of normals differs
     assert not same_bits(reference.normals(keys, calls, (3, 4), 0, 50_000), right)
 
 
@@ -144,13 +144,13 @@ def test_normals_are_within_three_units_in_the_last_place_of_box_and_muller_s():
     for key, purpose, call, element in draws_by_mpmath.PLACES:
         bits = draws_by_mpmath.bits(key, purpose, call, element)
         for ours, true in zip(draws_by_mpmath.rounded(*bits), draws_by_mpmath.exact(*bits), strict=True):
-            # Of the radius: the transform's own condition loses relative accuracy near a zero of sine or logarithm.
+            # Relative to the radius: near a zero of sine or logarithm the transform itself loses relative accuracy.
             assert abs(true - ours) < 3 * np.spacing(max(abs(ours), 1.0))
 
 
 # ---------------------------------------------------------------- fused = reference
 def differing(module: ModuleType | SimpleNamespace, total: int, seed: int) -> int:
-    """Numbers that differ from the reference's over draws of mixed shapes, keys, purposes, calls and starts."""
+    """Count the numbers that differ from the reference's, over mixed shapes, keys, purposes, calls and starts."""
     choose, different = np.random.default_rng(seed), 0
     while total > 0:
         runs, count = int(choose.choice([1, 2, 3, 17])), int(2 ** choose.uniform(0, min(17, math.log2(total) + 1)))
@@ -247,7 +247,7 @@ def test_a_vector_drawn_in_pieces_is_the_same_vector(kernels: str, request: pyte
                 draw("vector", torch.tensor([4, 0, 9]), b - a, start=a) for a, b in zip(ends, ends[1:], strict=False)
             ]
             assert same_bits(torch.cat(pieces, dim=1), whole)
-    # The control: pieces that overlap by one element are not the vector.
+    # The control: pieces that overlap by one element differ from the vector.
     assert not same_bits(
         torch.cat([draw("vector", 4, 500), draw("vector", 4, 499, start=499)], dim=1), draw("vector", 4, 999)
     )
@@ -279,11 +279,11 @@ def test_small_vectors_are_drawn_for_a_block_of_calls_and_are_the_same(monkeypat
         calls = step + 2 * runs
         found = streams.normal("noise", calls, 5)
         assert same_bits(found, Streams.of(0, range(3)).normal("noise", calls, 5))
-        found.zero_()  # what was handed out is the caller's
+        found.zero_()  # returned arrays belong to the caller
     ours = [keys for keys in asked if keys == 3 * 64]
     assert len(ours) == 4, "199 calls after the first in blocks of 64"
     choose = np.random.default_rng(0)
-    for _ in range(300):  # any other order, other sizes and pieces between them, calls at the end of the range
+    for _ in range(300):  # in random order and sizes, with calls at the end of the range
         calls = torch.from_numpy(choose.choice([choose.integers(0, 300, 3), choose.integers(2**32 - 70, 2**32, 3)]))
         size, start = int(choose.integers(1, 5)), int(choose.integers(0, 3))
         expected = Streams.of(0, range(3)).normal("noise", calls, size, start)
@@ -295,7 +295,7 @@ def test_small_vectors_are_drawn_for_a_block_of_calls_and_are_the_same(monkeypat
 
 @pytest.mark.usefixtures("without_kernels")
 def test_nothing_that_was_drawn_ahead_is_released_priced_or_counted(monkeypatch: pytest.MonkeyPatch):
-    # Four steps are in the schedule; the noise of 64 is drawn at the second.
+    # The schedule has four steps; the noise of 64 is drawn at the second.
     rows = torch.linspace(-1, 1, 12, dtype=torch.float64).view(4, 3)
     problem = CustomProblem(lambda p, x: 0.5 * ((p - x) ** 2).sum(), 3, rows)
     drawn: list[int] = []
@@ -336,7 +336,7 @@ def test_draws_in_inference_mode_are_the_same(kernels: str, request: pytest.Fixt
         assert all(
             same_bits(streams.normal("noise", torch.tensor([4 + i]), 3), each) for i, each in enumerate(expected)
         )
-    reference._on.cache_clear()  # a pretend tensor that was made outside of inference mode cannot be used in it
+    reference._on.cache_clear()  # a pretend tensor created outside of inference mode cannot be used in it
     with PretendCuda(), torch.inference_mode():
         on_device = Streams.of(0, ["a"], "cuda").normal("noise", torch.tensor([4], device="cuda"), 3)
         assert on_device.tolist() == expected[0].tolist()
@@ -408,7 +408,7 @@ def test_a_compiler_that_cannot_be_used_changes_no_number(fault: str):
 @pytest.mark.slow
 @needs_numba
 def test_without_a_place_for_its_cache_the_kernel_is_compiled_every_time(tmp_path: Path):
-    # A copy of the package that nobody may write to; root may, so the cache's own folder is a file.
+    # A read-only copy of the package; because root may write anywhere, the cache's own folder is a file.
     (tmp_path / "file").write_text("")
     result = in_a_process(DRAW, NUMBA_CACHE_DIR=str(tmp_path / "file" / "cache"))
     assert result.returncode == 0, result.stderr
@@ -420,7 +420,7 @@ def test_a_forked_child_draws_the_same():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        expected = streams.normal("noise", 0, 10**5)  # by threads, which a child does not inherit
+        expected = streams.normal("noise", 0, 10**5)  # uses threads, which a forked child does not inherit
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             with multiprocessing.get_context("fork").Pool(1) as pool:

@@ -1,4 +1,4 @@
-"""Noise on secret streams is real noise, rounded once: attacks that read floating-point noise learn nothing."""
+"""Noise on secret streams is real noise, rounded once: attacks on floating-point noise learn nothing."""
 
 import copy
 import math
@@ -11,7 +11,7 @@ import torch
 from mpmath import mp
 from scipy import stats
 
-from dpnotes.core import Relation, Release, Sensitive
+from dpnotes.core import Relation, Request, Sensitive
 from dpnotes.privacy.mechanisms import Gaussian, Laplace, grid_of, is_exact, noisy_on_grid
 from dpnotes.privacy.selection import AboveThreshold
 from dpnotes.random import secret
@@ -59,10 +59,10 @@ def test_what_float64_does_not_tell_is_computed_with_more_digits(monkeypatch: py
     for noise, numbers in drawn.items():
         monkeypatch.setattr(secret, "_Drawn", lambda *_, numbers=numbers: copy.deepcopy(numbers))
         clear = secret.rounded(noise, offset, scale)
-        monkeypatch.setattr(secret, "ERROR", 1.0)  # nothing is clear
+        monkeypatch.setattr(secret, "ERROR", 1.0)  # no rounding is certain
         assert torch.equal(secret.rounded(noise, offset, scale), clear)
         monkeypatch.undo()
-    # Of a number so near to a half that float64 has one answer, further bits decide, and both come out.
+    # For a number so near to a half that float64 gives one answer, further bits decide; both answers occur.
     several = set()
     for place in range(4):
         real = 1024 * drawn["normal"].numbers[place]
@@ -77,7 +77,7 @@ def test_what_float64_does_not_tell_is_computed_with_more_digits(monkeypatch: py
 def released(value: torch.Tensor, std: float, mechanism: Gaussian | Laplace | None = None) -> torch.Tensor:
     one = torch.ones(len(value), dtype=torch.float64)
     answer = Sensitive(value, one, Relation.ZERO_OUT, "proved")
-    request = Release(answer, std * one, torch.zeros(len(value), dtype=torch.int64), one > 0)
+    request = Request(answer, std * one, torch.zeros(len(value), dtype=torch.int64), one > 0)
     mechanism = mechanism or Gaussian()
     return mechanism.release(mechanism.init(value), request, Streams.secure(len(value)))[1]
 
@@ -146,7 +146,7 @@ def test_a_search_is_on_one_grid_and_its_sensitivity_is_rounded_up(epsilon: floa
 def test_what_seeded_noise_gives_away_is_not_understated():
     radii = np.sqrt(-2 * np.log(np.arange(1, 2**21, dtype=np.float64) * 2.0**-53))
     assert round(radii[0], 2) == 8.57, "the largest"
-    # Coordinates of 4 to 8 are 2^-21 apart in float32: radii that lie further from each other are told apart.
+    # Coordinates from 4 to 8 are 2^-21 apart in float32, which distinguishes radii that are further apart.
     told = (radii[:-1] - radii[1:] > 2.0**-21).sum() * 2.0**-53
     assert 2e-11 < told < 4e-11 and told * 1e6 > 1e-5
 

@@ -1,4 +1,4 @@
-"""Secret streams draw afresh whenever they are asked; a state releases once, in the process that began it."""
+"""Secret streams draw afresh at every call; a state releases once, in the process that started it."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from test_device import FIXED, ORACLES, RUNS, classes, network, rows, start
 from torch import Tensor, nn
 
 from dpnotes import privacy
-from dpnotes.core import FRESH, Relation, Release, Sensitive, Status
+from dpnotes.core import FRESH, Relation, Request, Sensitive, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
@@ -33,7 +33,7 @@ DEVICES = pytest.mark.parametrize("device", ["cpu", "cuda"])
 
 @contextlib.contextmanager
 def on(device: str) -> Iterator[None]:
-    """The device, a pretended one if it is no CPU."""
+    """Use the device, a pretend one unless it is the CPU."""
     with PretendCuda() if device == "cuda" else contextlib.nullcontext():
         yield
 
@@ -45,12 +45,12 @@ each_mechanism = pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
 
 
 def release(mechanism: Any, streams: Streams, call: int, active: tuple[bool, bool] = (True, True)) -> Tensor:
-    """A release of fives by a mechanism that has released nothing."""
+    """Release fives by a mechanism that has released nothing before."""
     device, ones = streams.keys.device, torch.ones(2, dtype=torch.float64, device=streams.keys.device)
     answer = Sensitive(5 * ones[:, None], ones, Relation.ZERO_OUT, "proved", FRESH)
     calls, mask = torch.full((2,), call, device=device), torch.tensor(active, device=device)
     state = mechanism.init(torch.zeros(2, 1, dtype=torch.float64, device=device))
-    return mechanism.release(state, Release(answer, ones, calls, mask, ~mask), streams)[1]
+    return mechanism.release(state, Request(answer, ones, calls, mask, ~mask), streams)[1]
 
 
 @each_mechanism
@@ -143,7 +143,7 @@ def test_what_may_be_drawn_again_is_no_noise():
 
 # ---------------------------------------------------------------- processes
 def in_a_fork(act: Callable[[], Any]) -> str:
-    """What a forked child says of it."""
+    """Return the result of an action in a forked child, as text."""
     read, write = os.pipe()
     if (child := os.fork()) == 0:
         try:
@@ -168,4 +168,4 @@ def test_a_fork_draws_its_own_noise_and_does_not_release_from_its_parent_s_state
     state = method.init(x, oracle)
     assert "RuntimeError: Expected process" in in_a_fork(lambda: method.step(state, oracle, streams))
     assert "State" in in_a_fork(lambda: method.step(method.init(x, oracle), oracle, streams)), "control"
-    method.step(state, oracle, streams)  # the parent goes on
+    method.step(state, oracle, streams)  # the parent process continues

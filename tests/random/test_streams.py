@@ -17,7 +17,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from dpnotes.core import FRESH, Relation, Release, Sensitive, Status
+from dpnotes.core import FRESH, Relation, Request, Sensitive, Status
 from dpnotes.methods import checkpoint
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles.clipped import ClippedGradient
@@ -84,7 +84,7 @@ def test_no_two_pairs_of_seed_and_name_have_one_key():
     names = [0, 1, "1", "c", "b/c", "", "/", '"', "', 'c']", "é"]
     keys = torch.cat([Streams.of(seed, names).keys for seed in seeds])
     assert len(torch.unique(keys, dim=0)) == len(seeds) * len(names)
-    # The control: written one after the other with a stroke between them, as they once were, some pairs are alike.
+    # The control: joined by a slash, as in an earlier version, some pairs of seed and name coincide.
     assert len({f"{seed}/{name}" for seed in seeds for name in names}) < len(seeds) * len(names)
     assert torch.equal(Streams.of(np.int64(3), [np.int32(4)]).keys, Streams.of(3, [4]).keys)  # type: ignore[arg-type]
     assert Streams.of(0, []).keys.shape == (0, 2)
@@ -119,7 +119,7 @@ def test_a_call_number_per_run_is_the_call_number_of_that_run():
 def test_normals_are_standard_normal():
     sample = Streams.of(11, ["distribution"]).normal("noise", 0, 400_000)[0].numpy()
     assert stats.kstest(sample, "norm").pvalue > 1e-4
-    assert stats.kstest(sample * 1.02, "norm").pvalue < 1e-4  # the control: this sample size sees two per cent
+    assert stats.kstest(sample * 1.02, "norm").pvalue < 1e-4  # the control: this sample size detects two per cent
     halves = sample.reshape(-1, 2)
     assert abs(np.corrcoef(halves.T)[0, 1]) < 4 / math.sqrt(len(halves))
     assert abs(np.corrcoef(halves.T**2)[0, 1]) < 4 / math.sqrt(len(halves))
@@ -159,8 +159,8 @@ def test_an_empty_draw_is_refused():
 
 # ---------------------------------------------------------------- no two draws share a stream
 def counters(monkeypatch: pytest.MonkeyPatch, draw: Callable[[], object]) -> Tensor:
-    """What Philox is asked for by the draws: key and counter, six words a row."""
-    monkeypatch.setattr(streams_module, "_SMALL", 0)  # nothing ahead
+    """Return the Philox inputs of the draws: key and counter, six words per row."""
+    monkeypatch.setattr(streams_module, "_SMALL", 0)  # no draws in advance
     asked = []
 
     def spy(key, counter):
@@ -188,9 +188,9 @@ def test_every_run_purpose_call_and_element_has_a_counter_of_its_own(monkeypatch
             streams.normal(purpose, torch.arange(20) + 1000, 14)
 
     asked = counters(monkeypatch, everything)
-    assert len(asked) == 7 * (len(edges) + 1) * 20 * 7  # two numbers a block
+    assert len(asked) == 7 * (len(edges) + 1) * 20 * 7  # two numbers per block
     assert len(torch.unique(asked, dim=0)) == len(asked)
-    # The controls: equal names share every draw, and so does the same call asked for twice.
+    # The controls: equal names share every draw, and so do repeated calls.
     twice = counters(monkeypatch, lambda: [Streams.of(0, ["x", "x"]).normal("a", 0, 2)])
     assert len(torch.unique(twice, dim=0)) == len(twice) / 2
     twice = counters(monkeypatch, lambda: [streams.normal("a", 0, 2), streams.normal("a", 0, 2)])
@@ -205,7 +205,7 @@ def test_a_call_that_would_share_another_one_s_stream_is_refused(call):
 
 
 def purposes(source: str) -> list[str]:
-    """The purposes that a module's source draws for, or gives to a mechanism, as far as they are written out."""
+    """Return the purposes that a module's source draws for or passes to a mechanism, if they are literal."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
@@ -257,7 +257,7 @@ def test_secret_streams_are_neither_shown_nor_stored():
 
 @dataclass(frozen=True)
 class Holder:
-    """A dataclass of somebody else's with streams in it."""
+    """A dataclass of another library that contains streams."""
 
     streams: Streams
 
@@ -266,7 +266,7 @@ STEPS, CLIP = 6, 1.0
 
 
 def training(num_runs: int = 2):
-    """A private descent of a few steps."""
+    """Return a private descent of a few steps."""
     problem = CustomProblem(lambda p, x: 0.5 * ((p - x) ** 2).sum(), 3, torch.linspace(-1, 1, 12).view(4, 3).double())
     return Descent(0.1), ClippedGradient(problem, CLIP, FixedNoise.of([uniform(0.5, STEPS)] * num_runs))
 
@@ -293,7 +293,7 @@ def test_a_secret_run_resumes_with_fresh_noise(tmp_path: Path):
     resumed, fresh = checkpoint.resume(tmp_path / "run.pt", method.init(start, oracle))
     assert fresh.secret
     for name, tensor in flatten(resumed).items():
-        assert torch.equal(tensor, flatten(state)[name]), name  # the meter too: what was spent stays spent
+        assert torch.equal(tensor, flatten(state)[name]), name  # including the meter: the spent budget stays spent
     ended, gradients = taken(fresh, resumed, method, oracle, 3)
     assert not torch.isclose(gradients, would_have).any(), "no noise is drawn twice"
     refused, _ = taken(fresh, ended, method, oracle, 1)
@@ -319,7 +319,7 @@ def test_a_seeded_run_resumes_to_the_bit_and_the_two_kinds_do_not_mix(tmp_path: 
             checkpoint.resume(path, method.init(start, oracle), wrong)
     secret = Streams.secure(2)
     checkpoint.save(path, state, secret)
-    for wrong in (secret, streams):  # secret streams that drew already would draw the same noise again
+    for wrong in (secret, streams):  # secret streams that have drawn already would draw the same noise again
         with pytest.raises(ValueError, match=f"Expected no streams with {path}: its noise is secret"):
             checkpoint.resume(path, method.init(start, oracle), wrong)
 
@@ -443,7 +443,7 @@ def test_a_tree_that_goes_on_with_a_fresh_seed_still_takes_its_old_noise_away(tm
         total = torch.zeros(1, 4000, dtype=torch.float64)
         for call in calls:
             answer = Sensitive(torch.zeros(1, 4000, dtype=torch.float64), ones, Relation.ZERO_OUT, "proved", FRESH)
-            request = Release(answer, ones, torch.tensor([call]), ones.bool())
+            request = Request(answer, ones, torch.tensor([call]), ones.bool())
             state, value, _ = tree.release(state, request, streams)
             total = total + value
         return state, total
@@ -453,15 +453,15 @@ def test_a_tree_that_goes_on_with_a_fresh_seed_still_takes_its_old_noise_away(tm
     checkpoint.save(tmp_path / "tree.pt", state, secret)
     resumed, fresh = checkpoint.resume(tmp_path / "tree.pt", tree.init(torch.zeros(1, 4000, dtype=torch.float64)))
     _, last = steps(resumed, fresh, range(3, 4))
-    # Four leaves are one block, drawn last: what is left of all noise is its draw.
+    # Four leaves form one block, drawn last: the remaining noise is its draw.
     assert 0.9 < float((first + last).std()) < 1.1
-    # The control: noise drawn anew for the old blocks would not cancel what was released.
+    # The control: noise drawn anew for the old blocks would not cancel the released noise.
     _, again = steps(tree.init(torch.zeros(1, 4000, dtype=torch.float64)), Streams.secure(1), range(3))
     assert float((again + last).std()) > 2
 
 
 def test_keys_are_what_philox_sees_of_them():
-    # Equal draws have equal keys, so that a claim about runs that share noise cannot miss them.
+    # Equal draws have equal keys, so that a claim about runs that share noise detects them.
     plain, high = (Streams(torch.tensor([[1 + more, 2]])) for more in (0, 2**32))
     assert torch.equal(plain.keys, high.keys)
     assert torch.equal(plain.normal("noise", 0, 3), high.normal("noise", 0, 3))

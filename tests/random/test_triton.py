@@ -1,7 +1,7 @@
-"""The kernel for GPUs, without one: its bits in Triton's interpreter, and the instructions that it is compiled to.
+"""The GPU kernel without a GPU: its bits in Triton's interpreter, and its compiled instructions.
 
-Triton comes with PyTorch's builds for CUDA, and can be installed beside the others. What a GPU itself makes of the
-kernel is looked at there (`pytest -m gpu`), and before its first draw (`draws.agrees`).
+Triton comes with PyTorch's CUDA builds, and can be installed beside other builds. The kernel's results on a GPU are
+tested there (`pytest -m gpu`), and before its first draw (`draws.agrees`).
 """
 
 import os
@@ -15,7 +15,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 CAPABILITIES = (70, 80, 90, 100)  # V100, A100, H100, B200
-EXACT = ("ld", "st", "mov", "cvt", "setp", "selp", "max", "neg", "reg", "param")  # these round nothing here
+EXACT = ("ld", "st", "mov", "cvt", "setp", "selp", "max", "neg", "reg", "param")  # these do not round here
 ROUNDED = {f"{name}.rn.f64" for name in ("add", "sub", "mul", "div", "sqrt")}
 
 INTERPRETED = """
@@ -40,7 +40,7 @@ def test_in_triton_s_interpreter_the_kernel_draws_the_reference_s_bits():
 
 
 def instructions(kind: str, capability: int, integer: str = "i64", **options: Any) -> set[str]:
-    """The kernel's floating-point instructions that round, `integer` being the type of the numbers that it is given."""
+    """Return the kernel's rounding floating-point instructions; `integer` is the type of its integer arguments."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 

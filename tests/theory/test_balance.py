@@ -1,4 +1,4 @@
-"""The balance is exact: against a numeric linear program on random instances, with a control that must fail."""
+"""The balance is exact: compared with a numeric linear program on random instances, with a control that must fail."""
 
 import random
 from fractions import Fraction
@@ -15,13 +15,10 @@ from dpnotes.theory.balance import (
     Witness,
     at_most,
     balance,
-    branches,
-    monomial_of,
-    monomials,
-    powers_of,
     regime_of,
     solve_for,
 )
+from dpnotes.theory.monomials import branches, monomial_of, monomials, powers_of
 from dpnotes.theory.symbols import COUNT, UNIT_INTERVAL, PaperSymbols
 
 X = sympy.symbols("x0:7", positive=True)
@@ -29,7 +26,7 @@ T, ETA, N, D, ALPHA = sympy.symbols("T eta n d alpha", positive=True)
 
 
 def instance(seed):
-    """Random monomials, tuned symbols and constraints, in the sizes that papers have."""
+    """Return random monomials, tuned symbols and constraints, of sizes that occur in papers."""
     generator = random.Random(seed)
     num_tuned, num_terms, num_constraints = (generator.randint(1, 3), generator.randint(2, 7), generator.randint(0, 3))
     symbols = X[: num_tuned + generator.randint(1, 3)]
@@ -43,7 +40,7 @@ def instance(seed):
 
 
 def numeric(symbols, tuned, terms, constraints, logs):
-    """The least of the largest logarithm at one point of the kept symbols, by a linear program in floats."""
+    """Return the least possible largest logarithm at one point of the kept symbols, by a linear program in floats."""
     rows, bounds = [], []
     for group, has_height in ((terms, 1.0), (constraints, 0.0)):
         for m in group.values():
@@ -56,12 +53,12 @@ def numeric(symbols, tuned, terms, constraints, logs):
 
 
 def height(rates, logs):
-    """The largest logarithm of monomials at a point."""
+    """Return the largest logarithm of monomials at a point."""
     return max(sum(float(p) * logs[s] for s, p in powers_of(rate).items()) for rate in rates)
 
 
 def disagreements(seed, spoil=lambda vertices: vertices):
-    """Where the balance of a random instance differs from the linear program."""
+    """Return the points at which the balance of a random instance differs from the linear program."""
     symbols, tuned, terms, constraints, generator = instance(seed)
     points = [{s: generator.uniform(-5, 5) for s in symbols} for _ in range(4)]
     expected = [numeric(symbols, tuned, terms, constraints, logs) for logs in points]
@@ -100,7 +97,7 @@ def test_a_wrong_vertex_is_noticed():
 
 
 def test_a_vertex_left_out_is_noticed():
-    # No vertex is superfluous: without any one of them the maximum is too small somewhere.
+    # Every vertex is needed: without any one of them the maximum is too small somewhere.
     found = balance({"a": ETA * N, "b": T / N, "c": 1 / (ETA * T), "d": D / T}, [ETA, T])
     assert len(found.vertices) == 2
     for left_out in found.vertices:

@@ -1,4 +1,4 @@
-"""The cache of verdicts: it says what a check says, and checks again when anything that matters has changed."""
+"""The cache of verdicts: it returns the verdicts of a check, and checks again when anything relevant has changed."""
 
 import json
 import os
@@ -26,14 +26,14 @@ WRONG = Verdict(Kind.UP_TO_LOGS, "planted")
 
 @pytest.fixture
 def stored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The file of the paper's verdicts in an empty cache, for a process whose source was not edited since."""
+    """The file of the paper's verdicts in an empty cache, for a process whose source was not edited since its start."""
     monkeypatch.setenv("DPNOTES_CACHE", str(tmp_path))
     monkeypatch.setattr(cache, "_LOADED", time.time() + 1)
     return tmp_path / "verdicts" / f"{PAPER}.json"
 
 
 def plant(stored: Path) -> None:
-    """Put a wrong verdict in place of every stored one, to see whether it is read."""
+    """Replace every stored verdict by a wrong one, to detect whether it is read."""
     document = json.loads(stored.read_text())
     document["verdicts"] = {name: [str(WRONG.kind), WRONG.evidence] for name in document["verdicts"]}
     del document["manifest_sha256"]
@@ -144,7 +144,7 @@ def test_a_claim_made_by_hand_is_always_checked(stored: Path):
 # ---------------------------------------------------------------- the key
 @pytest.fixture
 def copied(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A package of a few small files in the place of ours."""
+    """A package of a few small files in place of ours."""
     sources = {
         "theory/cache.py": "",
         "theory/engine.py": "x = 1",
@@ -231,7 +231,7 @@ def test_a_process_whose_source_was_edited_neither_reads_nor_writes(stored: Path
 @pytest.mark.slow
 @pytest.mark.parametrize("paper", papers.PAPERS)
 def test_the_sources_are_what_a_process_loads(paper: str):
-    """Control of the search for imports: every module of ours that the claims load, but for the front door."""
+    """Control of the search for imports: it finds every module that the claims load, except the entry module."""
     code = (
         "import sys; from dpnotes import papers; papers.claims(%r)\n"
         "for name, module in list(sys.modules.items()):\n"

@@ -1,4 +1,4 @@
-"""Calculators: arguments, domains, sets of constants, and arrays in which some cells have no number."""
+"""Calculators: arguments, domains, sets of constants, and arrays in which some cells are refused."""
 
 import importlib
 import random
@@ -78,7 +78,7 @@ def _guarded(x, n):
     require(np.less(x, 100), "Expected x={x:g} < 100: {n:g} is too few.", x=x, n=n)
     require_informative("x", x, "n", 10 * np.asarray(n))
     require(np.not_equal(x, 7), "Expected a root, x={x:g}.", NoRoot, x=x)
-    if np.any(np.equal(x, 8)):  # a condition that does not say which cells it is about
+    if np.any(np.equal(x, 8)):  # a condition that does not name its cells
         raise ValueError("Expected no eight.")
     return {"ratio": n / (np.asarray(x, dtype=float) - 9), "count": np.asarray(n)}
 
@@ -114,7 +114,7 @@ EACH = [pytest.param(name, marks=pytest.mark.slow) if name == "noisy_sgd.SPENT" 
 @pytest.mark.parametrize("name", EACH)
 @pytest.mark.slow
 def test_cells_of_every_calculator_are_its_plain_numbers(name: str):
-    """At seeded numbers over decades, most of them outside of the theorems: a number or a reason, the same as alone."""
+    """At seeded numbers over decades, mostly outside the theorems, each cell has a single call's number or reason."""
     calculator, generator = EVERY[name], random.Random(name)
     for constants in calculator.constants or (None,):
         options = {"constants": constants} if constants else {}
@@ -143,7 +143,7 @@ def test_cells_of_every_calculator_are_its_plain_numbers(name: str):
 
 # ---------------------------------------------------------------- what outputs are
 def untagged(calculator: Calculator) -> list[str]:
-    """Outputs without a role, or of an accuracy without a measure."""
+    """Return outputs without a role, and accuracies without a measure."""
     return [
         name
         for name, output in calculator.outputs.items()
@@ -163,7 +163,7 @@ def test_every_output_of_every_calculator_says_what_it_is():
 
 
 def test_roles_by_letter():
-    """An accuracy is called so in each paper, and a letter has one role in a paper, but for what is said here."""
+    """An accuracy has the same name in each paper, and a letter has one role in a paper, except as listed here."""
     expected = {
         "adaptive_batch": {"alpha": Role.ACCURACY, "n": Role.SAMPLE_SIZE, "steps": Role.EVALUATIONS},
         "budget_schedules": {"erub": Role.ACCURACY, "integer_steps": Role.EVALUATIONS, "rho": Role.PARAMETER},

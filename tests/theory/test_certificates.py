@@ -1,4 +1,4 @@
-"""What `dpnotes check --certificates` writes is enough for others: `tests/recheck.py` has neither dpnotes nor sympy."""
+"""The output of `dpnotes check --certificates` suffices for others: `tests/recheck.py` uses no dpnotes, no sympy."""
 
 import ast
 import copy
@@ -48,17 +48,17 @@ def outcome(entry: dict[str, Any]) -> str:
 
 
 # ---------------------------------------------------------------- spoiling
-Place = tuple[Any, Any, str]  # what holds the number, under which key, and what stands there instead
+Place = tuple[Any, Any, str]  # the container of the number, its key, and the replacement
 
 
 def changed(number: str) -> str:
-    """Another number: an integer plus 1, a fraction or a decimal times 8/7."""
+    """Return another number: an integer plus 1, a fraction or a decimal times 8/7."""
     value = Fraction(number)
     return str(value + 1 if value.denominator == 1 else value * Fraction(8, 7))
 
 
 def numbers_in(entry: dict[str, Any], key: str) -> list[Place]:
-    """Each number in the text of an expression, plus 1."""
+    """Return each number in the text of an expression, plus 1."""
     tree, places = ast.parse(entry[key], mode="eval"), []
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, int) and not isinstance(node.value, bool):
@@ -69,7 +69,7 @@ def numbers_in(entry: dict[str, Any], key: str) -> list[Place]:
 
 
 def ends(entry: dict[str, Any], point: dict[str, str]) -> list[float | None]:
-    """Both sides at a point, to 9 digits; None for what is no number, or where the relation says nothing."""
+    """Return both sides at a point, to 9 digits; None for a side that is no number, or where the relation is void."""
     try:
         return [None if side is None else float(f"{float(side.low):.9g}") for side in recheck.both_sides(entry, point)]
     except (recheck.WrongError, recheck.OpenError, OverflowError):
@@ -77,11 +77,11 @@ def ends(entry: dict[str, Any], point: dict[str, str]) -> list[float | None]:
 
 
 def places(entry: dict[str, Any]) -> list[Place]:
-    """The numbers of a certificate without which it proves nothing.
+    """Return the numbers of a certificate without which it proves nothing.
 
-    Of a point: each side, as noted; and each coordinate on which a side depends there, as the noted value of that side
-    is then wrong even where the moved point is still a witness. Of a balance or a choice: the multipliers of linear
-    programs, not the direction, as one that was turned a little may still do. Of an identity: its printed side.
+    For a point: each side, as noted; and each coordinate that affects a side there, because the noted value of that
+    side is then wrong even if the moved point is still a witness. For a balance or a choice: the multipliers of linear
+    programs, but not the direction, which may still work after a small change. For an identity: its printed side.
     """
     match entry["certificate"]:
         case "witness" | "inequality":
@@ -108,7 +108,7 @@ def places(entry: dict[str, Any]) -> list[Place]:
 
 
 def spoilt(certificates: list[dict[str, Any]], count: int, seed: int) -> list[dict[str, Any]]:
-    """Certificates that hold, each with one number changed; claim and number are drawn."""
+    """Return valid certificates with one number changed in each; claim and number are random."""
     generator, found = random.Random(seed), []
     holding = [entry for entry in certificates if outcome(entry) == "holds" and places(entry)]
     for entry in generator.choices(holding, k=count):
@@ -183,7 +183,7 @@ def test_control_a_verdict_that_a_certificate_does_not_carry_is_refused(some: li
 
 
 def test_control_what_may_be_negative_is_no_square():
-    """The root of a logarithm that is negative was 0 once, and every identity with it held."""
+    """The square root of a negative logarithm was once 0, so that every identity with it held."""
     (entry,) = [e for e in entries("noisy_sgd.thm3.3.noise") if e["statement"] == "corrected"]
     assert outcome(entry) == "holds"
     assert outcome({**entry, "left": entry["left"].replace("(sqrt(2)*sqrt(L)", "(sqrt(3)*sqrt(L)")}) == "wrong"

@@ -1,4 +1,4 @@
-"""Papers side by side: one vocabulary, and where two accuracies are equal."""
+"""Papers side by side: one vocabulary, and the points at which two accuracies are equal."""
 
 import importlib
 import itertools
@@ -18,7 +18,7 @@ from dpnotes.theory.crossings import Crossing, Curve, crossing
 from dpnotes.theory.refusals import MixedLetters, NoConstants, NoRoot, OutsideRegime
 from dpnotes.theory.symbols import COMMON_NAMES, PaperSymbol, PaperSymbols
 
-# Each paper's letters, as the papers have them: four letters of gaps, and L that is two things.
+# Each paper's letters: four different letters for the initial gap, and L with two meanings.
 LETTERS = {
     "adaptive_batch": "n d epsilon delta G M rho B",
     "budget_schedules": "N D epsilon delta G M - Delta",
@@ -26,7 +26,7 @@ LETTERS = {
     "goldstein": "n d epsilon delta L - - Phi",
     "noisy_sgd": "n d epsilon delta - L rho f_max",
 }
-# What a symbol means that a common name stands for; other meanings of the same words are not meant.
+# The meanings of the common names; other meanings of the same words do not count.
 MEANINGS = {
     "num_examples": r"number of (training )?(examples|samples)(,.*each.*)?$",
     "dim": r"dimension( of the parameters)?$",
@@ -37,11 +37,11 @@ MEANINGS = {
     "hessian_lipschitz": r"Lipschitz constant of the Hessian$",
     "initial_gap": r"(initial (gap|excess risk)|bound of [Ff]).*",
 }
-NOT_THE_PROBLEMS = {("goldstein", "H")}  # of a smoothed loss
+NOT_THE_PROBLEMS = {("goldstein", "H")}  # the constant of a smoothed loss
 
 
 def notation(paper: str) -> list[PaperSymbol]:
-    """The letters of a paper, sequences by their names."""
+    """Return the letters of a paper, and sequences by their names."""
     values = vars(importlib.import_module(f"dpnotes.papers.{paper}.notation")).values()
     return [value for value in values if isinstance(value, PaperSymbol)]
 
@@ -80,7 +80,7 @@ def test_a_symbol_with_a_common_name_is_copied_with_it():
 
 
 # ---------------------------------------------------------------- crossings
-# The accuracy of each paper.
+# The accuracy calculator of each paper.
 CURVES = {
     "adaptive_batch": Curve(THEOREM, {"iota": 0.01}),
     "budget_schedules": Curve(DYNAMIC, {"kappa": 10.0, "alpha": 0.01}, output="erub"),
@@ -97,7 +97,7 @@ ONES = {
 
 
 def test_which_papers_are_comparable():
-    """Population and data are two measures, and so are a gradient, a Goldstein subgradient and an excess risk."""
+    """Population and data are different measures, and so are a gradient, a Goldstein subgradient and an excess risk."""
     assert COMPARABLE == [("adaptive_batch", "drift_escape")]
     for first, second in set(PAIRS) - set(COMPARABLE):
         with pytest.raises(MixedLetters, match="Expected accuracies of one measure, got "):
@@ -105,7 +105,7 @@ def test_which_papers_are_comparable():
 
 
 def bisected(first: Curve, second: Curve, along: str, low: float, high: float, **common: float) -> float:
-    """Plainly, in the logarithm, to 1e-13: where the one that is better at the low end is so no more."""
+    """Return the crossing by bisection of the logarithm to 1e-13: the point where the better curve changes."""
 
     def leads(value: float) -> bool:
         return first(**{**common, along: value}) < second(**{**common, along: value})

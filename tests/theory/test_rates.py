@@ -1,4 +1,4 @@
-"""Rates, choices and crossovers: yes to what the terms give, no to what they do not, each with a point."""
+"""Rates, choices and crossovers: confirmed where the terms imply them, refuted with a point where they do not."""
 
 import pytest
 import sympy
@@ -21,7 +21,7 @@ GAP = PAPER.symbol("B", "initial gap", LOSS)
 M = PAPER.symbol("M", "smoothness", LOSS / LENGTH**2)
 T, BATCH = (PAPER.symbol(name, meaning) for name, meaning in (("T", "steps"), ("b", "batch")))
 
-# Private gradient descent with fresh data: descent, smoothness, sampling and noise, and n samples in all.
+# Private gradient descent with fresh data: descent, smoothness, sampling and noise, with n samples in all.
 DESCENT = {
     "descent": GAP / (STEP * T * ALPHA**2),
     "smoothness": STEP * M,

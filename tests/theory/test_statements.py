@@ -1,4 +1,4 @@
-"""Every kind of statement says yes to what is true, and no to what is not."""
+"""Every kind of statement confirms true statements and refutes false ones."""
 
 import math
 
@@ -254,7 +254,7 @@ def test_a_search_takes_the_usual_range_of_a_symbol_and_names_its_box():
 
 
 def test_symbols_that_differ_in_anything_are_different():
-    """They would change places in sympy's cache: a formula would show the meaning, unit or LaTeX of another."""
+    """Otherwise sympy's cache would exchange them: a formula would show another symbol's meaning, unit or LaTeX."""
     same = PAPER.symbol("z", "a number")
     assert same == PAPER.symbol("z", "a number") and hash(same) == hash(PAPER.symbol("z", "a number"))
     for other in (

@@ -1,4 +1,4 @@
-"""Training by noisy SGD: the same numbers as the front door, after a kill as without one; what goes wrong is said."""
+"""Training by noisy SGD: the numbers of the paper's function, with and without a kill; errors are named."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ STEP_SIZE, BOUND, STEPS, NOISE = 0.3, 2.0, 12, 0.02
 
 
 def toy(num_examples: int = 60, device: str = "cpu") -> Dataset:
-    """Points of two classes that a line separates."""
+    """Return points of two linearly separable classes."""
     points = Streams.of("toy", [0]).normal("points", 0, 2 * num_examples * 4).view(-1, 4).float().to(device)
     labels = (points[:, 0] + points[:, 1] > 0).long()
     half = slice(None, num_examples), slice(num_examples, None)
@@ -174,7 +174,7 @@ def test_killed_and_gone_on_is_uninterrupted_to_the_bit(tmp_path: Path):
     try:
         resumed = trained(path, ("a", "b"), clipped=True, report=lines.append)
         whole = trained(None, ("a", "b"), clipped=True)
-        assert [line.split(":")[0] for line in lines] == ["step 8/12", "step 12/12"]  # 4 was done before
+        assert [line.split(":")[0] for line in lines] == ["step 8/12", "step 12/12"]  # step 4 was done before
         again = trained(path, ("a", "b"), clipped=True, report=lines.append)
     finally:
         torch.set_num_threads(threads)
@@ -182,7 +182,7 @@ def test_killed_and_gone_on_is_uninterrupted_to_the_bit(tmp_path: Path):
         assert torch.equal(other.x, whole.x) and torch.equal(other.curves, whole.curves)
         assert torch.equal(other.oracle_state.meter.spent, whole.oracle_state.meter.spent)
         assert torch.equal(other.oracle_state.meter.checked, whole.oracle_state.meter.checked)
-    assert len(lines) == 2  # what is finished is not done again
+    assert len(lines) == 2  # finished steps are not repeated
 
 
 def test_control_another_seed_has_other_bits():
@@ -231,7 +231,7 @@ def test_a_secret_training_goes_on_with_fresh_keys(tmp_path: Path):
 # ---------------------------------------------------------------- what goes wrong
 @pytest.mark.parametrize("clipped", [False, True])
 def test_a_loss_that_diverges_is_a_status(clipped: bool):
-    # Not clipped, the next iterate is not finite. Clipped it always is, but the loss is not.
+    # Without clipping, the next iterate is not finite. With clipping the iterate is finite, but the loss is not.
     training = trained(step_size=1e38, clipped=clipped)
     assert training.status.tolist() == [Status.DIVERGED]
     assert trained(clipped=clipped).status.tolist() == [Status.FINISHED]

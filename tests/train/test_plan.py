@@ -1,4 +1,4 @@
-"""A plan: everything that a private training needs, said once; its front door's bits, its claim, a kill, bad input."""
+"""A plan, which holds all settings of a private training: its function's bits, its claim, a kill, invalid input."""
 
 import ast
 import copy
@@ -48,7 +48,7 @@ OTHER_PLANS: dict[str, dict[str, Any]] = {
 
 @cache
 def planned(name: str) -> TrainingPlan:
-    """A plan is calibrated when it is made, which takes seconds for batches of fixed size."""
+    """Return a plan; calibrating one takes seconds for batches of fixed size."""
     return replace(PLAN, **OTHER_PLANS[name])
 
 
@@ -73,7 +73,7 @@ def on(module: nn.Module, run: str = "b", plan: TrainingPlan = PLAN, **more: Any
 
 
 class Scaled(nn.Module):
-    """A layer that torch.fx cannot follow."""
+    """A layer that torch.fx cannot trace."""
 
     def forward(self, x: Tensor) -> Tensor:
         return 2 * x if len(x) > 0 else x
@@ -121,7 +121,7 @@ def test_control_the_network_that_was_given_remembers_nothing():
 
 
 class Twin(nn.Module):
-    """A network and another one, such as an average of its weights."""
+    """A network together with another one, such as an average of its weights."""
 
     def __init__(self, one: nn.Module, other: nn.Module):
         nn.Module.__init__(self)
@@ -132,7 +132,7 @@ class Twin(nn.Module):
 
 
 class Closed(nn.Sequential):
-    """Takes no attributes of others, and says that it has none."""
+    """A module that refuses new attributes."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name.startswith("dpnotes"):
@@ -323,7 +323,7 @@ def test_batches_of_a_fixed_size_get_the_least_noise():
     plan = TrainingPlan(
         2.226, 1e-5, num_examples=2000, batch_size=200, num_steps=100, norm_bound=1.0, **OTHER_PLANS["fixed size"]
     )
-    assert plan.noise_multiplier == pytest.approx(2.2, rel=1e-3)  # at which test_fixed_size's known answer is 2.226
+    assert plan.noise_multiplier == pytest.approx(2.2, rel=1e-3)  # test_fixed_size has 2.226 for it
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_a_delta_that_allows_to_publish_an_example_is_warned_of():
 def test_data_of_quite_another_number_than_the_plan_s_are_warned_of(num_examples: int, far: bool):
     data: dict[str, Any] = {"points": POINTS.repeat(3, 1)[:num_examples], "labels": LABELS.repeat(3)[:num_examples]}
     if not far:
-        assert trained(**data).guarantee.epsilon <= 3.0  # where a warning is an error
+        assert trained(**data).guarantee.epsilon <= 3.0  # where a warning would be an error
         return
     with pytest.warns(UserWarning, match=f"num_examples=60 to be near that of the data, {num_examples}"):
         trained(**data)
@@ -423,7 +423,7 @@ def test_the_comparison_s_listing_is_the_readme_s_training_and_has_the_lines_tha
     assert table and len(listings) == 4
     said = [int(cell.split()[0]) for cell in table[1].split(" | ")]
     counted = [len([line for line in code.splitlines() if line.strip()]) for code in listings.values()]
-    assert counted == [*said[:3], said[4]] and said[0] == min(said)  # the fourth is described, not listed
+    assert counted == [*said[:3], said[4]] and said[0] == min(said)  # the fourth program is described, not listed
     assert all(f", {lines} lines" in name for name, lines in zip(listings, counted, strict=True))
 
     def calls(code: str) -> list[str]:

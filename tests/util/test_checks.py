@@ -1,4 +1,4 @@
-"""Checks that wait for a device: nothing gets out before they raise, none is lost, none surfaces elsewhere."""
+"""Checks that wait for a device: nothing leaves before they raise, none is lost, none is raised elsewhere."""
 
 from dataclasses import replace
 from functools import partial
@@ -8,7 +8,7 @@ import torch
 from pretend_device import PretendCuda
 from test_device import ORACLES, start
 
-from dpnotes.core import Relation, Release, Sensitive, Status
+from dpnotes.core import Relation, Request, Sensitive, Status
 from dpnotes.methods import checkpoint
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
@@ -26,11 +26,11 @@ from dpnotes.util.states import flatten, restore
 MECHANISMS = [Gaussian(), Laplace(), Tree(8), Tree(7, optimal=True), BandedSquareRoot(8, 3)]
 
 
-def request(device: str, **changed: object) -> Release:
+def request(device: str, **changed: object) -> Request:
     answer = Sensitive(torch.full((1, 1), 1000.0).double().to(device), torch.ones(1, device=device).double(),
                        Relation.ZERO_OUT, "proved")  # fmt: skip
     ones = torch.ones(1, device=device).double()
-    return replace(Release(answer, ones, torch.zeros(1, dtype=torch.int64, device=device), ones.bool()), **changed)
+    return replace(Request(answer, ones, torch.zeros(1, dtype=torch.int64, device=device), ones.bool()), **changed)
 
 
 @pytest.mark.parametrize("call", [-1, 2**32, 2**32 + 5])
@@ -73,7 +73,7 @@ def test_the_first_error_is_raised_and_the_others_are_counted():
         with pytest.raises(ValueError, match="number 1") as caught:
             checks.settle()
         assert caught.value.__notes__ == ["1 more of what was required on a device does not hold either."]
-        checks.settle()  # settled is settled
+        checks.settle()  # settling twice has no effect
 
 
 def test_checks_belong_to_the_loop_that_made_them():
@@ -83,7 +83,7 @@ def test_checks_belong_to_the_loop_that_made_them():
             raise KeyError("another error ends the loop")
         checks.settle()
         failing(1)
-        with checks.settled():  # a loop inside, of somebody else
+        with checks.settled():  # an inner loop of another caller
             pass
         with pytest.raises(ValueError, match="number 1"):
             checks.settle()
@@ -118,7 +118,7 @@ def test_guarantees_and_checkpoints_settle(name: str, tmp_path):
 
 @pytest.mark.slow
 def test_a_run_past_the_last_leaf_of_its_tree_ends_and_the_others_go_on():
-    # One run never begins its sum anew and is refused its eighth term; the other does at nearly every step.
+    # One run never restarts its sum and is refused its eighth term; the other restarts at nearly every step.
     def program(device: str):
         rows = partial(torch.tensor, dtype=torch.float64, device=device)
         data = VirtualData(Separable([(Cosine(1.0), 4)]), Separable([(Sine(0.1), 4)]))

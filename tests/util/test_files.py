@@ -1,4 +1,4 @@
-"""What is read again is whole or refused, by one line with its path; a full disk leaves what was there."""
+"""Files are read whole or refused, by a one-line error with the path; a full disk leaves the old file unchanged."""
 
 import errno
 import json
@@ -19,7 +19,7 @@ MANIFEST = {"cell": {"index": 3, "rate": 1e-05}, "name": "Schrödinger", "second
 
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """The kernel itself refuses to write more, as it does on a full disk."""
+    """Limit the size of files in the kernel, which then refuses to write as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -83,7 +83,7 @@ def test_whatever_fails_the_path_that_was_asked_for_is_named(
 
 # ---------------------------------------------------------------- damage
 def damaged(content: bytes, seed: int) -> Iterator[bytes]:
-    """Every cut of the first and last hundred bytes, one byte more, and 300 single bits flipped."""
+    """Yield every cut of the first and last hundred bytes, one extra byte, and 300 single flipped bits."""
     yield from (content[:size] for size in (*range(100), *range(len(content) - 100, len(content))))
     yield content + b"\n"
     draws = random.Random(seed)
@@ -98,7 +98,7 @@ def test_every_damage_of_a_sealed_file_is_refused(tmp_path: Path):
     for other in damaged(files.sealed(STATE), seed=1):
         path.write_bytes(other)
         refused(files.unsealed, path)
-    for content in (STATE, b"", b"\n" * 300):  # the control; also of nothing, and of line breaks
+    for content in (STATE, b"", b"\n" * 300):  # the control; also for no content, and for line breaks
         files.write({path: files.sealed(content)})
         assert files.unsealed(path) == content
 
@@ -127,7 +127,7 @@ def test_what_was_edited_is_refused_and_so_is_what_belongs_elsewhere(tmp_path: P
     path.write_bytes(files.sealed_json(MANIFEST).replace(b"0.25", b"0.26"))
     refused(files.unsealed_json, path)
     path.write_bytes(json.dumps(json.loads(files.sealed_json(MANIFEST))).encode())
-    refused(files.unsealed_json, path)  # the same entries, other spaces
+    refused(files.unsealed_json, path)  # the same entries with other spaces
     path.write_bytes(files.sealed_json(MANIFEST))
     assert "another cell, key" in refused(lambda path: files.unsealed_json(path, cell={}, spent=[], key=1), path)
     assert files.unsealed_json(path, cell=MANIFEST["cell"], spent=[]) == MANIFEST, "the control"

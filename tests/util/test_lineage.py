@@ -63,7 +63,7 @@ def test_what_is_withdrawn_may_be_released_and_what_came_after_it_may_not():
     again, late = lineage.advance(first, BOTH[:1])
     assert late is None and again.tolist() == [1]
     third, _ = lineage.advance(again, BOTH[:1])
-    lineage.withdraw(again, first)  # too late: it was gone on from
+    lineage.withdraw(again, first)  # too late: the run has continued from it
     assert lineage.late(third, BOTH[:1]) is None and bool(lineage.late(first, BOTH[:1]))
 
 

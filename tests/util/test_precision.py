@@ -1,4 +1,4 @@
-"""The settings that a bound is enforced under, whatever was set before, and that they are given back."""
+"""The settings under which a bound is enforced, whatever was set before, and their restoration."""
 
 from collections.abc import Callable, Iterator
 
@@ -63,7 +63,7 @@ def test_convolutions_are_as_they_were_after_an_error() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_small_numbers_beside_large_ones_are_not_lost(dtype: torch.dtype) -> None:
-    """In float32 a square of 2^-24 is nothing beside 1, and a million of them are a part in 256 of sixteen ones."""
+    """In float32 a square of 2^-24 vanishes beside 1, although a million of them are 1/256 of sixteen ones."""
     rows = torch.full((2, 2**20), 2.0**-12, dtype=dtype)
     rows[0, :: 2**16] = 1.0
     exact = rows.double().square().sum(1).sqrt()

@@ -1,4 +1,4 @@
-"""Experiments in several processes: the bytes of one, one that speaks, faults that are named in time."""
+"""Experiments in several processes: the bytes of one process, one that prints, faults that are named in time."""
 
 import json
 import os
@@ -29,7 +29,7 @@ NAME = "drift_escape.clients.quick"
 
 # ---------------------------------------------------------------- in one process
 class Fake:
-    """One of several processes that all have the same to say."""
+    """One of several processes that all send the same."""
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
@@ -90,7 +90,7 @@ def test_control_another_order_of_the_sum_gives_other_columns(monkeypatch: pytes
 
 # ---------------------------------------------------------------- under torchrun
 def command(folder: Path, num_processes: int, fault: str = "", options: tuple[str, ...] = ()) -> Any:
-    """`dpnotes run` of the small experiment, with results and cells in this folder."""
+    """Start `dpnotes run` of the small experiment, with results and cells in this folder."""
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(num_processes), "--standalone"]
     run = ["-m", "tests.run_worker", "run", "drift_escape.clients", "--timeout", "10", *options]
     environment = os.environ | {
@@ -113,7 +113,7 @@ def manifest_of(folder: Path) -> Any:
 
 @pytest.fixture
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the result of one process is."""
+    """The result folder of a single process."""
     monkeypatch.setenv("DPNOTES_RESULTS", str(tmp_path / "alone" / "results"))
     monkeypatch.setenv("DPNOTES_CACHE", str(tmp_path / "alone" / "cells"))
     torch.set_num_threads(1)

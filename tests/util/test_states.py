@@ -1,4 +1,4 @@
-"""States: selection by run, checkpoints as flat dicts of tensors, and what mechanisms and oracles leave as it was."""
+"""States: selection by run, checkpoints as flat dicts of tensors, and rows that mechanisms and oracles keep."""
 
 import importlib
 import pkgutil
@@ -12,7 +12,7 @@ from torch import Tensor
 
 import dpnotes.oracles
 import dpnotes.privacy
-from dpnotes.core import FRESH, WHOLE, Relation, Release, Sampling, Sensitive, Status
+from dpnotes.core import FRESH, WHOLE, Relation, Request, Sampling, Sensitive, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
@@ -83,7 +83,7 @@ SOME = torch.tensor([True, False, True])
 
 
 def classes_with(package: Any, *methods: str) -> dict[str, type]:
-    """The classes of a package that have these methods, by name."""
+    """Return the classes of a package that have these methods, by name."""
     found = {}
     for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         for name, value in vars(importlib.import_module(info.name)).items():
@@ -96,7 +96,7 @@ def classes_with(package: Any, *methods: str) -> dict[str, type]:
 
 
 def changed(new: Any, old: Any) -> set[int]:
-    """The runs in whose rows anything differs."""
+    """Return the runs whose rows differ."""
     before = flatten(old)
     return {
         run
@@ -116,11 +116,11 @@ EVERY_MECHANISM = [(name, options) for name in MECHANISMS for options in OPTIONS
 
 @dataclass
 class Everybody:
-    """A mechanism that takes every run for an active one."""
+    """A mechanism wrapper that treats every run as active."""
 
     mechanism: Any
 
-    def release(self, state: Any, request: Release, streams: Streams) -> tuple:
+    def release(self, state: Any, request: Request, streams: Streams) -> tuple:
         return self.mechanism.release(state, replace(request, active=torch.ones(RUNS, dtype=torch.bool)), streams)
 
 
@@ -128,7 +128,7 @@ def released(mechanism: Any, state: Any, calls: Tensor, active: Tensor, restart:
     ones = torch.ones(RUNS, dtype=torch.float64)
     value = torch.zeros(RUNS, 1, dtype=torch.float64)
     answer = Sensitive(value, ones, Relation.REPLACE_ONE, "proved", FRESH)
-    return mechanism.release(state, Release(answer, ones, calls, active, restart), Streams.of(0, range(RUNS)))[0]
+    return mechanism.release(state, Request(answer, ones, calls, active, restart), Streams.of(0, range(RUNS)))[0]
 
 
 @pytest.mark.parametrize(("name", "options"), EVERY_MECHANISM, ids=lambda value: str(value))
@@ -206,7 +206,7 @@ MAKERS: dict[str, tuple[Callable[[], Any], ...]] = {
 
 @dataclass
 class ForAll:
-    """An oracle that takes every run for an active one."""
+    """An oracle wrapper that treats every run as active."""
 
     oracle: Any
 

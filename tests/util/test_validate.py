@@ -1,4 +1,4 @@
-"""Each validator accepts its domain, and names argument, value and domain of what it refuses."""
+"""Each validator accepts its domain, and its error names the argument, the value and the domain."""
 
 import functools
 from fractions import Fraction

@@ -2,9 +2,9 @@
 
 "Adaptive Batch Size for Privately Finding Second-Order Stationary Points", arXiv:2410.07502v1.
 
-Letters of the paper in the bodies below: alpha accuracy, gamma bound of an estimate's error, G, M, rho Lipschitz,
+The bodies below use the paper's letters: alpha accuracy, gamma bound on an estimate's error, G, M, rho Lipschitz,
 smoothness and Hessian-Lipschitz constants of every example's loss, B initial gap, kappa threshold of the drift, b and
-b_t batches, sigma noise of a node of the tree, T steps, Gamma window, zeta perturbation, n examples, d dimension.
+b_t batch sizes, sigma noise of a tree node, T steps, Gamma escape window, zeta perturbation, n examples, d dimension.
 """
 
 import math
@@ -25,11 +25,13 @@ from dpnotes.privacy.mechanisms import shared
 from dpnotes.privacy.tree import Tree
 from dpnotes.random.streams import Streams
 from dpnotes.util import per_run, validate
+from dpnotes.util.validate import AtLeastOne, NonNegative, Positive, PositiveOrInfinite, Probability, checked
 
 
+@checked
 @dataclass(frozen=True)
-class Parameters:
-    """All numbers of a run.
+class AdaptiveBatchParameters:
+    """All parameters of a run.
 
     Args:
       accuracy: alpha (and gamma), above 0, in the units of a gradient.
@@ -37,65 +39,58 @@ class Parameters:
       smoothness: M, above 0, and at least sqrt(rho alpha).
       hessian_lipschitz: rho, above 0.
       drift_threshold: kappa, above 0, in the units of a gradient.
-      first_batch: b, of a fresh gradient.
-      batch_per_gradient: examples of a difference, over M times the move.
-      noise_multiplier: sigma of a node over the largest sensitivity of a term, replace-one; 0 without privacy.
+      first_batch: b, the batch size of a fresh gradient.
+      batch_per_gradient: batch size of a gradient difference, divided by M times the length of the move.
+      noise_multiplier: sigma of a node divided by the largest sensitivity of a term (replace-one); 0 without privacy.
       num_steps: T.
       step_size: eta, at most 1 / M.
-      threshold: what a gradient estimate is compared with.
-      window: Gamma, steps.
+      threshold: estimates with at most this norm count as small, in the units of a gradient.
+      window: Gamma, in steps.
       perturbation: zeta, at least 0.
-      max_leaves: the longest sum of a tree; a longer one is begun anew.
-      origin: where the numbers come from.
+      max_leaves: number of leaves of the tree, which is the length of its longest sum; a new tree is begun after it.
+      origin: the source of the numbers, for display.
 
     Raises:
-      ValueError: outside these domains, saying by how much.
+      ValueError: an argument is outside its domain; the message says by how much.
     """
 
-    accuracy: float
-    gradient_bound: float
-    smoothness: float
-    hessian_lipschitz: float
-    drift_threshold: float
-    first_batch: float
-    batch_per_gradient: float
-    noise_multiplier: float
-    num_steps: int
-    step_size: float
-    threshold: float
-    window: float
-    perturbation: float
-    max_leaves: int
+    accuracy: Positive
+    gradient_bound: Positive
+    smoothness: Positive
+    hessian_lipschitz: Positive
+    drift_threshold: Positive
+    first_batch: Positive
+    batch_per_gradient: Positive
+    noise_multiplier: NonNegative
+    num_steps: AtLeastOne
+    step_size: Positive
+    threshold: Positive
+    window: Positive
+    perturbation: NonNegative
+    max_leaves: AtLeastOne
     origin: str
 
     def __post_init__(self) -> None:
-        for name in (
-            "accuracy", "gradient_bound", "smoothness", "hessian_lipschitz", "drift_threshold", "first_batch",
-            "batch_per_gradient", "step_size", "threshold", "window",
-        ):  # fmt: skip
-            validate.positive(**{name: getattr(self, name)})
-        validate.non_negative(noise_multiplier=self.noise_multiplier, perturbation=self.perturbation)
-        validate.at_least(1, num_steps=self.num_steps, max_leaves=self.max_leaves)
         check_smoothness(self.smoothness, self.hessian_lipschitz, self.accuracy, self.step_size)
 
     @property
     def term_sensitivity(self) -> float:
-        """How far an example that is replaced moves a term of the sum at most, `2 max(G / b, |g| / b_t)`."""
+        """The largest replace-one sensitivity of a term of the sum, `2 max(G / b, |g| / b_t)`."""
         return 2 * max(self.gradient_bound / self.first_batch, 1 / self.batch_per_gradient)
 
     @property
     def budget(self) -> float:
-        """zCDP of a run: what the first leaf of a tree pays."""
+        """zCDP parameter of a run: the cost of the first leaf, which belongs to the most nodes."""
         if not self.noise_multiplier:
             return math.inf
         return Tree(self.max_leaves).max_cost(self.noise_multiplier)
 
 
 def check_smoothness(smoothness: float, hessian_lipschitz: float, accuracy: float, step_size: float) -> None:
-    """Refuse what the theorem's premises exclude: M below sqrt(rho alpha), or a step above 1 / M.
+    """Raise an error where the theorem's premises fail: M below sqrt(rho alpha), or a step size above 1 / M.
 
     Raises:
-      ValueError: if so, saying by how much.
+      ValueError: a premise fails; the message says by which factor.
 
     Example:
       >>> check_smoothness(2.0, 1.0, 0.25, 0.75)
@@ -117,24 +112,26 @@ def check_smoothness(smoothness: float, hessian_lipschitz: float, accuracy: floa
         )
 
 
+@checked
 def theorem_3_11(
-    num_examples: float,
-    dim: int,
-    epsilon: float,
-    delta: float,
+    num_examples: Positive,
+    dim: AtLeastOne,
+    epsilon: Positive,
+    delta: Probability,
     *,
-    gradient_bound: float,
-    smoothness: float,
-    hessian_lipschitz: float,
-    initial_gap: float,
-    failure: float = 0.01,
+    gradient_bound: Positive,
+    smoothness: Positive,
+    hessian_lipschitz: Positive,
+    initial_gap: Positive,
+    failure: Probability = 0.01,
     constants: str = "paper",
-) -> Parameters:
-    """The parameters of Theorem 3.11 at its accuracy.
+) -> AdaptiveBatchParameters:
+    """Return the parameters of Theorem 3.11 at its accuracy.
 
-    At the size of a laptop they are vacuous: the threshold of line 9, `gamma log^3(..)`, exceeds G unless n is above
-    1e10 or so, so that every iterate counts as a saddle. And where privacy asks for larger batches than sampling does
-    the printed noise is not private: the claim of such a run says what it is. `practical` is for running.
+    For small n these parameters are vacuous: the threshold of line 9, `gamma log^3(..)`, exceeds G unless n is above
+    about 1e10, so every iterate counts as a saddle point. Where privacy needs larger batches than sampling does, the
+    printed noise is also not private; the guarantee of such a run states its true epsilon. Use `practical` for actual
+    runs.
 
     Args:
       num_examples: n.
@@ -146,10 +143,10 @@ def theorem_3_11(
       hessian_lipschitz: rho, above 0.
       initial_gap: B, above 0.
       failure: iota, in (0, 1).
-      constants: "paper", or "one" with noise that is private, see `calculators`; no proof gives others.
+      constants: "paper", or "one" with noise that is private, see `calculators`. No proof gives other constants.
 
     Raises:
-      ValueError: outside these domains, or if the theorem says nothing of so few examples.
+      ValueError: an argument is outside its domain, or the theorem says nothing about so few examples.
 
     Example:
       >>> sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "initial_gap": 1.0}
@@ -158,10 +155,6 @@ def theorem_3_11(
       (0.00504, 3.9, True)
     """
     THEOREM.choose(constants)
-    validate.positive(num_examples=num_examples, epsilon=epsilon, gradient_bound=gradient_bound)
-    validate.positive(smoothness=smoothness, hessian_lipschitz=hessian_lipschitz, initial_gap=initial_gap)
-    validate.at_least(1, dim=dim)
-    validate.between(0, 1, delta=delta, failure=failure)
     found = theorem(
         float(num_examples), dim, epsilon, delta, gradient_bound, smoothness, hessian_lipschitz, initial_gap, failure,
         constants,
@@ -169,7 +162,7 @@ def theorem_3_11(
     number = {name: float(value) for name, value in found.items()}
     sensitivity = 2 * max(gradient_bound / number["batch"], 1 / number["batch_per_gradient"])
     steps = math.ceil(number["steps"])
-    return Parameters(
+    return AdaptiveBatchParameters(
         accuracy=number["alpha"],
         gradient_bound=gradient_bound,
         smoothness=smoothness,
@@ -188,30 +181,32 @@ def theorem_3_11(
     )
 
 
+@checked
 def practical(
-    accuracy: float,
-    dim: int,
-    epsilon: float,
-    delta: float,
+    accuracy: Positive,
+    dim: AtLeastOne,
+    epsilon: PositiveOrInfinite,
+    delta: Probability,
     *,
-    gradient_bound: float,
-    smoothness: float,
-    hessian_lipschitz: float,
-    initial_gap: float,
-    error_share: float = 0.25,
-    threshold_factor: float = 2.0,
-    window_factor: float = 5.0,
-    steps_factor: float = 4.0,
-    max_leaves: int = 2**16,
-) -> Parameters:
-    """Parameters that have the theorem's exponents, with numbers in place of its logarithms.
+    gradient_bound: Positive,
+    smoothness: Positive,
+    hessian_lipschitz: Positive,
+    initial_gap: Positive,
+    error_share: Positive = 0.25,
+    threshold_factor: Positive = 2.0,
+    window_factor: Positive = 5.0,
+    steps_factor: Positive = 4.0,
+    max_leaves: AtLeastOne = 2**16,
+) -> AdaptiveBatchParameters:
+    """Return parameters with the theorem's exponents, and fixed factors in place of its logarithms.
 
-    The error of an estimate has four parts: the noise of the tree and of the examples, each of the fresh gradient and
-    of the differences. Batches are such that each part of the examples has a root mean square of `error_share *
-    accuracy`, and the tree too, with half of its levels live; so an error is half the accuracy by default. kappa is G,
-    or as large as it can be without more examples for the differences. Those of line 9 and 10 are `threshold_factor *
-    accuracy` and `window_factor M / sqrt(rho accuracy)`, in which a perturbation grows by exp(window_factor); the
-    perturbation is as long as the accuracy.
+    The error of an estimate has four parts: privacy noise and sampling noise, each from the fresh gradient and from the
+    differences. Batch sizes are chosen such that each sampling part has a root mean square of `error_share *
+    accuracy`, and so has the privacy noise when half of the tree's levels contribute. By default the total error is
+    therefore half the accuracy. kappa is G, or larger where that costs no further examples for the differences. The
+    threshold of line 9 is `threshold_factor * accuracy`. The window of line 10 is `window_factor M / sqrt(rho
+    accuracy)`, during which a perturbation grows by a factor exp(window_factor). The perturbation equals the
+    accuracy.
 
     Args:
       accuracy: gamma, above 0.
@@ -223,13 +218,13 @@ def practical(
       hessian_lipschitz: rho, above 0.
       initial_gap: B, above 0.
       error_share: above 0.
-      threshold_factor: above 0; what has been tried is from 1 to 4.
+      threshold_factor: above 0; values from 1 to 4 have been tried.
       window_factor: above 0.
-      steps_factor: above 0: T is so many times B M / gamma^2.
-      max_leaves: one for all runs that are to be compared: the noise grows with its logarithm.
+      steps_factor: above 0; T is this factor times B M / gamma^2.
+      max_leaves: use one value for all runs that are compared, because the noise grows with its logarithm.
 
     Raises:
-      ValueError: outside these domains.
+      ValueError: an argument is outside its domain.
 
     Example:
       >>> sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "initial_gap": 1.0}
@@ -237,20 +232,14 @@ def practical(
       >>> round(found.first_batch), found.num_steps, round(found.window, 1)
       (406273, 40000, 50.0)
     """
-    validate.positive(accuracy=accuracy, gradient_bound=gradient_bound, smoothness=smoothness)
-    validate.positive(hessian_lipschitz=hessian_lipschitz, initial_gap=initial_gap, error_share=error_share)
-    validate.positive(threshold_factor=threshold_factor, window_factor=window_factor, steps_factor=steps_factor)
-    validate.at_least(1, dim=dim, max_leaves=max_leaves)
-    validate.or_infinite(validate.positive, epsilon=epsilon)
-    validate.between(0, 1, delta=delta)
     error = error_share * accuracy
     multiplier = private = 0.0
     if epsilon < math.inf:
         multiplier = tree_std(epsilon, delta, 1.0, max_leaves)
-        # 2 / s, where s is the sensitivity at which the noise of half of the levels is the error.
+        # This is 2 / s, where s is the sensitivity at which the noise of half of the levels has the size of the error.
         private = 2 * multiplier * math.sqrt(dim * max_leaves.bit_length() / 2) / error
     kappa = max(gradient_bound, private * error**2)
-    return Parameters(
+    return AdaptiveBatchParameters(
         accuracy=accuracy,
         gradient_bound=gradient_bound,
         smoothness=smoothness,
@@ -269,12 +258,14 @@ def practical(
     )
 
 
-def spider_of(parameters: Sequence[Parameters], samples: Samples, device: torch.device | str = "cpu") -> Spider:
-    """The oracle of runs with these parameters, one each.
+def spider_of(
+    parameters: Sequence[AdaptiveBatchParameters], samples: Samples, device: torch.device | str = "cpu"
+) -> Spider:
+    """Return the SPIDER oracle for runs with these parameters, one set per run.
 
     Raises:
-      ValueError: if their trees differ in length, some have noise and some none, or there are too few examples for one
-        fresh gradient.
+      ValueError: the trees differ in length, some runs have noise and others none, or there are too few examples for
+        one fresh gradient.
 
     Example:
       >>> from dpnotes.oracles.samples import VirtualSamples
@@ -304,8 +295,8 @@ def spider_of(parameters: Sequence[Parameters], samples: Samples, device: torch.
     )
 
 
-def method_of(parameters: Sequence[Parameters], as_printed: bool = False) -> StochasticSpider:
-    """The method of runs with these parameters, one each.
+def method_of(parameters: Sequence[AdaptiveBatchParameters], as_printed: bool = False) -> StochasticSpider:
+    """Return the method for runs with these parameters, one set per run.
 
     Example:
       >>> sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "initial_gap": 1.0}
@@ -325,7 +316,7 @@ def method_of(parameters: Sequence[Parameters], as_printed: bool = False) -> Sto
 
 def stochastic_spider(
     samples: Samples,
-    parameters: Parameters | Sequence[Parameters],
+    parameters: AdaptiveBatchParameters | Sequence[AdaptiveBatchParameters],
     x: Tensor,
     streams: Streams,
     *,
@@ -335,36 +326,36 @@ def stochastic_spider(
     observe: Observer | None = None,
     not_covered: tuple[str, ...] = (),
 ) -> Runs:
-    """Private search for second-order stationary points, many runs at once.
+    """Search privately for second-order stationary points, in many runs at once.
 
-    Algorithm 2 of Liu and Talwar (2024), arXiv:2410.07502v1, by its lines: 2 to 8, 13 and the drift are
-    `oracles.spider.Spider`'s with a `Tree` (Algorithm 1), the batches of Algorithm 3 its `samples`', lines 9 to 15
-    `methods.spider_descent.StochasticSpider`'s; where they differ from the paper stands there. Line 17 returns the list
-    of all iterates, one of which is what is looked for: `observe` sees them all, and `privacy.search` finds one to
-    publish.
+    Algorithm 2 of Liu and Talwar (2024), arXiv:2410.07502v1. Lines 2 to 8, line 13 and the drift are implemented by
+    `oracles.spider.Spider` with a `Tree` (Algorithm 1), the batches of Algorithm 3 by `samples`, and lines 9 to 15 by
+    `methods.spider_descent.StochasticSpider`; those docstrings state the differences from the paper. Line 17 returns
+    the list of all iterates, one of which is the wanted point: `observe` receives all iterates, and `privacy.search`
+    selects one to publish.
 
     Formal guarantees:
-      Every run is `parameters.budget`-zCDP under replace-one, and the guarantees list what that means as
-      (epsilon, delta), for all that it released, whenever it stopped. It rests on G and M, enforced where the samples
-      clip, else assumed.
+      Every run is `parameters.budget`-zCDP under replace-one. The guarantees state the equivalent (epsilon, delta) for
+      everything that the run released, whenever it stopped. They rest on G and M, which are enforced where the samples
+      clip and assumed otherwise.
 
     Args:
-      samples: examples that are used once.
-      parameters: of each run, or of all.
+      samples: the examples, each used at most once.
+      parameters: one set per run, or one for all runs.
       x: `(runs, dim)` initial points, chosen without looking at the data.
-      streams: one key a run.
+      streams: one key per run.
       delta: in (0, 1), for the guarantees.
-      as_printed: whether lines 9 and 10 are the printed ones.
-      max_steps: stops runs earlier than their T.
+      as_printed: whether to run lines 9 and 10 as printed in the paper.
+      max_steps: number of steps at which runs stop if their T is larger.
       observe: called after every step, see `drive`.
-      not_covered: what else depends on the private data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
+      not_covered: other dependences on the private data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
 
     Returns:
-      The runs; those that ran out of examples or budget say so in `state.status`.
+      The runs. `state.status` marks those that ran out of examples or budget.
 
     Raises:
-      ValueError: if an argument is outside its domain, the numbers of runs disagree, or there are too few examples for
-        one fresh gradient.
+      ValueError: an argument is outside its domain, the numbers of runs disagree, or there are too few examples for one
+        fresh gradient.
 
     Example:
       >>> from dpnotes.oracles.samples import VirtualSamples
@@ -378,7 +369,7 @@ def stochastic_spider(
       >>> bool((data.landscape.gradient(runs.x).norm(dim=1) < 0.1).all()), round(runs.guarantees[0].epsilon, 2)
       (True, 1.0)
     """
-    chosen = [parameters] * len(x) if isinstance(parameters, Parameters) else list(parameters)
+    chosen = [parameters] * len(x) if isinstance(parameters, AdaptiveBatchParameters) else list(parameters)
     validate.same_length(x=x, parameters=chosen, streams=streams)
     method, oracle = method_of(chosen, as_printed), spider_of(chosen, samples, x.device)
     steps = max(p.num_steps for p in chosen) if max_steps is None else max_steps

@@ -1,11 +1,11 @@
 """Theorem 3.11 of Liu and Talwar, its inverse and the noise of the tree, as functions of plain numbers or numpy arrays.
 
-`constants="paper"` is what is printed, with 1 for every hidden constant; its noise is not private (see the errata), and
-`delta_reached` says by how much. `"one"` is the best balance of the same terms, the first query of O1 and the units
-mended, reached by kappa = max(G, alpha sqrt(d)/epsilon), with 1 for constants and logarithms; its noise is the
-accountant's, for data sets that differ in one example, for an algorithm that begins a new tree at each call of O1 (with
-one tree throughout it is too small, see alg2.reset). `"corrected"` is there for the tree alone: no proof gives the
-constants of the theorem.
+`constants="paper"` is the printed result, with 1 for every hidden constant. Its noise is not private (see the errata);
+`delta_reached` is the delta that it does give. `"one"` is the best balance of the same terms, with the first query of
+O1 and the units corrected, reached by kappa = max(G, alpha sqrt(d)/epsilon); constants and logarithms are 1. Its noise
+comes from the accountant, for data sets that differ in one example, and for an algorithm that begins a new tree at each
+call of O1 (with a single tree it would be too small, see alg2.reset). `"corrected"` exists for the tree alone, because
+no proof gives the constants of the theorem.
 """
 
 from typing import Any
@@ -35,12 +35,15 @@ from dpnotes.theory import blocks
 from dpnotes.theory.calculators import Calculator, Measure, accuracies, evaluations, parameters, sample_sizes
 from dpnotes.theory.refusals import require, require_informative
 
-_least_noise = np.vectorize(gaussian_std, otypes=[float])  # of a Gaussian for a sensitivity of 1
+_least_noise = np.vectorize(gaussian_std, otypes=[float])  # noise of a Gaussian mechanism with sensitivity 1
 Terms = tuple[Any, Any, Any, Any, Any]
 
 
 def _coefficients(G: Any, M: Any, B: Any, constants: str) -> Terms:
-    """Those of sqrt(p), n^(-1/3), n^(-1/2), and for the first query of O1 p and n^(-1/2); p = sqrt(d)/(n epsilon)."""
+    """Return the coefficients of the terms of alpha, with p = sqrt(d)/(n epsilon).
+
+    The five terms are sqrt(p), n^(-1/3), n^(-1/2), and for the first query of O1 p and n^(-1/2).
+    """
     product, root = np.asarray(B, dtype=float) * M, np.sqrt(np.asarray(B, dtype=float) * M)
     if constants == "one":
         return root, np.cbrt(product * G), root, G, G
@@ -66,10 +69,10 @@ def _threshold(alpha: Any, noise: Any, G: Any, M: Any, B: Any, constants: str) -
 def theorem(
     n: Any, d: Any, epsilon: Any, delta: Any, G: Any, M: Any, rho: Any, B: Any, iota: Any, constants: str
 ) -> dict[str, Any]:
-    """Accuracy and parameters of Theorem 3.11; gamma is taken equal to alpha.
+    """Return the accuracy and the parameters of Theorem 3.11, with gamma set equal to alpha.
 
     Raises:
-      Vacuous: the accuracy is no better than G, which every point has.
+      Vacuous: the accuracy is at least G, so that every point satisfies it.
       OutsideRegime: a printed logarithm is not positive.
     """
     noise = np.sqrt(d) / epsilon
@@ -80,7 +83,7 @@ def theorem(
     steps = np.maximum(product / alpha**2, 1.0)
     kappa = _threshold(alpha, noise, G, M, B, constants)
     batch_per_gradient = np.maximum(noise / alpha, kappa / alpha**2)
-    levels = _levels(np.ceil(steps))  # of the tree that a run has: a whole number of leaves may have a level more
+    levels = _levels(np.ceil(steps))  # of the tree that a run builds: rounding up to whole leaves may add a level
     if constants == "paper":
         window_log = np.log(d * product / (rho * alpha * iota))
         threshold_log = np.log(d * product / (rho * iota))
@@ -90,8 +93,9 @@ def theorem(
     else:
         window_log = threshold_log = np.ones_like(alpha)
         batch = G * noise / alpha + (G / alpha) ** 2
-    # A mean moves by twice the largest norm over its batch when an example is replaced, and so do the nodes that hold
-    # it: one a level if O1 begins a new tree, up to 2 K - 1 of the K + 1 levels of one tree throughout (alg2.reset).
+    # When an example is replaced, a mean moves by twice the largest norm over the batch size, and so do the nodes that
+    # contain it: one node per level if O1 begins a new tree, up to 2 K - 1 of the K + 1 levels with a single tree
+    # (alg2.reset).
     nodes = np.maximum(levels, 2 * levels - 3) if constants == "paper" else levels
     leaf = 2 * np.maximum(G / batch, 1 / batch_per_gradient) * np.sqrt(nodes)
     sigma = alpha / np.sqrt(d) if constants == "paper" else leaf * _least_noise(epsilon, delta)
@@ -116,17 +120,17 @@ def theorem(
 
 
 def sample_size(alpha: Any, d: Any, epsilon: Any, G: Any, M: Any, B: Any, constants: str) -> dict[str, Any]:
-    """The n at which the accuracy is alpha, by bisection in its logarithm to a relative 1e-12.
+    """Return the n at which the accuracy is alpha, by bisection in log n to a relative error of 1e-12.
 
     Raises:
-      Vacuous: alpha is no better than G.
+      Vacuous: alpha is at least G.
     """
     require_informative("alpha", alpha, "G", G)
     noise = np.sqrt(d) / epsilon
     coefficients = _coefficients(G, M, B, constants)
     private, sampling, steps, first_private, first_sampling = coefficients
     target = np.asarray(alpha, dtype=float)
-    # Each term alone needs at most n; with an (at most) fifth of alpha for each, n is enough.
+    # Each term alone needs at most n examples; with at most a fifth of alpha for each term, n examples suffice.
     alone = [
         (private / target) ** 2 * noise,
         (sampling / target) ** 3,
@@ -143,7 +147,7 @@ def sample_size(alpha: Any, d: Any, epsilon: Any, G: Any, M: Any, B: Any, consta
 
 
 def tree(G: Any, b: Any, Sigma: Any, epsilon: Any, delta: Any, constants: str) -> dict[str, Any]:
-    """Noise of a node for prefix sums of batch means: Theorem 2.2, or the exact delta for replaced examples."""
+    """Return a node's noise for prefix sums of batch means: by Theorem 2.2, or by the exact replace-one delta."""
     levels, replaced = _levels(Sigma), 2 * G / np.asarray(b, dtype=float)
     if constants == "paper":
         sensitivity = replaced / 2
@@ -156,7 +160,7 @@ def tree(G: Any, b: Any, Sigma: Any, epsilon: Any, delta: Any, constants: str) -
 
 
 def crossover(n: Any, d: Any, G: Any, M: Any, B: Any, constants: str) -> dict[str, Any]:
-    """The epsilon at which the leading private and the leading sampling term of alpha are equal."""
+    """Return the epsilon at which the leading privacy term and the leading sampling term of alpha are equal."""
     private, sampling, *_ = _coefficients(G, M, B, constants)
     count = np.asarray(n, dtype=float)
     noise = (sampling / private) ** 2 * np.cbrt(count)
@@ -164,15 +168,15 @@ def crossover(n: Any, d: Any, G: Any, M: Any, B: Any, constants: str) -> dict[st
 
 
 def _levels(leaves: Any) -> Any:
-    """How many nodes a leaf belongs to: floor(log2(leaves)) + 1, exact at powers of two."""
+    """Return the number of nodes that contain a leaf, floor(log2(leaves)) + 1; exact at powers of two."""
     return np.frexp(np.floor(np.asarray(leaves, dtype=float)))[1].astype(float)[()]
 
 
 def lower_bound(n: Any, d: Any, constants: str) -> dict[str, Any]:
-    """Of what every algorithm reaches without privacy, where G, M and B are 1; cited by the paper.
+    """Return the lower bound on alpha for any algorithm without privacy, with G = M = B = 1; the paper quotes it.
 
     Raises:
-      OutsideRegime: the dimension is too small for it.
+      OutsideRegime: the dimension is too small for the bound.
     """
     alpha = np.asarray(n, dtype=float) ** (-1 / 3)
     require(
@@ -185,7 +189,7 @@ def lower_bound(n: Any, d: Any, constants: str) -> dict[str, Any]:
 
 
 def node(t: Any, rank: Any) -> dict[str, Any]:
-    """A node of NODE(t), largest first: TREE(t) is the sum of the noise of these.
+    """Return a node of NODE(t), largest first; TREE(t) is the sum of the noise of these nodes.
 
     >>> [(found["first"], found["last"]) for found in (NODE(t=13, rank=rank) for rank in (1, 2, 3))]
     [(1.0, 8.0), (9.0, 12.0), (13.0, 13.0)]
@@ -195,7 +199,7 @@ def node(t: Any, rank: Any) -> dict[str, Any]:
 
 
 def tree_size(Sigma: Any) -> dict[str, Any]:
-    """How large a tree of Sigma leaves is.
+    """Return the size of a tree with Sigma leaves: its levels, its nodes, and the most nodes in one NODE(t).
 
     >>> TREE_SIZE(Sigma=8)
     {'levels': 4.0, 'nodes': 15.0, 'most_nodes': 3.0}
@@ -219,9 +223,10 @@ _exponents = np.vectorize(_exponent, otypes=[float])
 
 
 def lyapunov(u: Any, b: Any) -> dict[str, Any]:
-    """Of a step at the saddle f(x; z) = ((M - lambda) z - lambda) x^2/2 with signs z, eta = 1/M (own.lyapunov).
+    """Return the Lyapunov exponent of a step at f(x; z) = ((M - lambda) z - lambda) x^2/2, z a sign, eta = 1/M.
 
-    Negative: runs converge to the saddle. `minimum_batch` is M/(2 lambda), where it changes its sign for small lambda.
+    If it is negative, runs converge to the saddle (claim own.lyapunov). `minimum_batch` is M/(2 lambda): for small
+    lambda the exponent changes its sign there.
 
     >>> [round(LYAPUNOV(u=0.05, b=b)["exponent"], 4) for b in (1, 9, 11)]
     [-0.8047, -0.0052, 0.0063]
@@ -231,7 +236,7 @@ def lyapunov(u: Any, b: Any) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- calculators
-# `paper` is not the default, because the noise that the theorem prints is not private.
+# The default is not "paper", because the noise that the theorem prints is not private.
 _ORDERS = ("one", "paper")
 _NO_PROOF = {"corrected": "the proof rests on Lemma 3.3, which is false as stated and leaves its constants in an Omega"}
 THEOREM = Calculator(

@@ -1,7 +1,7 @@
-"""The letters of Liu and Talwar (2024): each with its unit, its domain and what it means.
+"""The letters of Liu and Talwar (2024): unit, domain and meaning of each.
 
-What the paper writes as the norm of the noisy gradient is `g` here. Lengths of gradients, the drift threshold kappa
-among them, are measured in [F/x].
+The paper's norm of the noisy gradient is `g` here. Norms of gradients, including the drift threshold kappa, are
+measured in [F/x].
 """
 
 import math
@@ -93,7 +93,7 @@ deviation = SYMBOLS.symbol("Delta", "deviation of the population from the data")
 decrease = SYMBOLS.symbol("D", "decrease of F in an escape window, the least that is possible", LOSS)
 
 third = Rational(1, 3)
-noise = sqrt(d) / epsilon  # sigma sqrt(d) a unit of sensitivity
+noise = sqrt(d) / epsilon  # sigma sqrt(d) per unit of sensitivity
 p = sqrt(d) / (n * epsilon)
 
 __all__ = letters(vars())  # pyright: ignore[reportUnsupportedDunderAll]

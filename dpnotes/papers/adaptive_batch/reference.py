@@ -1,8 +1,9 @@
-"""Liu and Talwar (2024), arXiv:2410.07502v1: one run, as one would write it on a board.
+"""Liu and Talwar (2024), arXiv:2410.07502v1: each algorithm for one run, in its plainest form.
 
-Read it first. `algorithms.py` does the same for many runs at once, with guarantees and refusals; `tests/papers/
-test_reference.py` holds the two together. What begins with `private_` is known to the data holder alone; all else in a
-step is released or follows from what is. A number in `printed` makes that line the paper's own, where ours differs.
+Read this file first. `algorithms.py` implements the same algorithms for many runs at once, with guarantees and
+refusals; `tests/papers/test_reference.py` checks that both give the same results. Values whose names begin with
+`private_` are known to the data holder alone; every other value of a step is released or computed from released values.
+A line number in `printed` selects the paper's version of that line where ours differs.
 """
 
 import math
@@ -13,35 +14,35 @@ from torch import Tensor
 
 
 class Sum(NamedTuple):
-    """What became of the sum of the first t terms."""
+    """The result of releasing the sum of the first t terms."""
 
     t: int
-    blocks: list[tuple[int, int]]  # first and last leaf of each: NODE(t)
+    blocks: list[tuple[int, int]]  # first and last leaf of each block in NODE(t)
     private_sum: Tensor  # (d,)
-    private_noise: Tensor  # (d,), TREE(t): who knows it knows the sum
+    private_noise: Tensor  # (d,), TREE(t): with it and X_t anyone could compute the exact sum
     released: Tensor  # (d,), X_t
     paid: float  # zCDP of the examples of term t; infinite without noise
-    left: int  # terms
+    left: int  # number of terms that the tree can still take
 
 
 class Step(NamedTuple):
-    """What became of step t."""
+    """The result of step t."""
 
     t: int
-    fresh: bool  # whether O1 was asked, or O2
+    fresh: bool  # True if O1 was called, False if O2
     batch: int  # examples of this step
-    blocks: list[tuple[int, int]]  # of the tree, whose noise is in the estimate
+    blocks: list[tuple[int, int]]  # blocks of the tree whose noise is in the estimate
     private_grad: Tensor  # (d,), grad_t
     estimate: Tensor  # (d,), grad_t + TREE(t), released
-    saddle: bool  # whether x_t is taken for one
+    saddle: bool  # whether x_t counts as a saddle point
     x: Tensor  # (d,), x_{t+1}
     drift: float  # drift_{t+1}, in units of loss over length
     paid: float  # zCDP of the examples of this step, one of which is replaced; infinite without noise
-    left: int  # examples
+    left: int  # number of unused examples
 
 
 def clipped(rows: Tensor, longest: float) -> Tensor:
-    """Vectors `(examples, d)`, those that are longer scaled down to `longest`.
+    """Scale down the vectors `(examples, d)` that are longer than `longest`.
 
     >>> clipped(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), 1.0)
     tensor([[0.6000, 0.8000],
@@ -52,12 +53,12 @@ def clipped(rows: Tensor, longest: float) -> Tensor:
 
 
 def node(t, Sigma, printed=frozenset()):
-    """NODE(t) of Algorithm 1: the blocks that the leaves 1 ... t fall into, first and last leaf, largest first.
+    """Return NODE(t) of Algorithm 1: the blocks that partition the leaves 1 ... t, largest first, each (first, last).
 
     Args:
       t: leaf.
       Sigma: length of the longest sum.
-      printed: {12}: without the largest block; {14}: `k' <= k`, which is never so.
+      printed: {12}: without the largest block; {14}: the condition `k' <= k`, which never holds.
 
     >>> node(13, 16), node(8, 8), node(8, 8, printed={12}), node(13, 16, printed={14}), node(14, 13)[-1]
     ([(1, 8), (9, 12), (13, 13)], [(1, 8)], [(1, 4), (5, 6), (7, 7)], [], (13, 13))
@@ -72,7 +73,7 @@ def node(t, Sigma, printed=frozenset()):
 
 
 def held(leaf, Sigma, printed=frozenset()):
-    """Last leaves of the blocks in NODE(1) ... NODE(Sigma) that hold this leaf; no two such blocks end at one leaf.
+    """The last leaves of the blocks in NODE(1) ... NODE(Sigma) that contain this leaf; no two of them end at one leaf.
 
     >>> sorted(held(1, 8)), sorted(held(6, 8)), sorted(held(1, 8, printed={12}))
     ([1, 2, 4, 8], [6, 8], [1, 2, 4])
@@ -83,7 +84,7 @@ def held(leaf, Sigma, printed=frozenset()):
 
 
 def touched(leaf, Sigma, printed=frozenset()):
-    """How many blocks the examples of a leaf shift, and pay for, in a sum that is never begun anew.
+    """Return the number of blocks that contain this leaf, if no sum is begun anew: its examples pay once for each.
 
     >>> [touched(leaf, 8) for leaf in range(1, 9)], touched(1, 7)
     ([4, 3, 3, 2, 3, 2, 2, 1], 3)
@@ -103,7 +104,7 @@ def shifted(leaf, Sigma):
 
 
 def hidden(leaf, blocks):
-    """Whether a term has noise when it is first released: of one in no block of NODE(t) the increment is bare.
+    """Return whether a block of NODE(t) contains the leaf; if not, its term is first released without new noise.
 
     >>> hidden(8, node(8, 8)), hidden(8, node(8, 8, printed={12})), hidden(0, node(0, 8)), hidden(17, node(17, 8))
     (True, False, False, False)
@@ -112,18 +113,18 @@ def hidden(leaf, blocks):
 
 
 def tree_mechanism(terms, Sigma, sigma, s, noise, printed=frozenset()):
-    """Algorithm 1 "Tree Mechanism", with the sums of Theorem 2.2 that it is for.
+    """Algorithm 1 "Tree Mechanism", with the prefix sums of Theorem 2.2.
 
     Args:
-      terms: at most Sigma, `(d,)` each, of examples that no other term has.
+      terms: at most Sigma vectors `(d,)`; no example contributes to two terms.
       Sigma: length of the longest sum.
       sigma: standard deviation of each coordinate of a block's noise, in the units of a term.
-      s: how far an example that is replaced moves its term.
-      noise: from the last leaf of a block to a draw of N(0, I_d): no two blocks that are used end at one leaf.
+      s: sensitivity of a term when an example is replaced.
+      noise: from the last leaf of a block to a draw of N(0, I_d); no two blocks in use end at the same leaf.
       printed: as for `node`.
 
     Yields:
-      A `Sum`. The generator's value is why it ended, and the last one that was released.
+      A `Sum` each time. The generator's return value is the reason it ended, and the last released sum.
 
     >>> sums = tree_mechanism(torch.ones(4, 1), 4, 1.0, 1.0, lambda end: torch.tensor([10.0**-end]))
     >>> [(each.blocks, round(float(each.released), 4), each.paid) for each in sums][2:]
@@ -147,34 +148,36 @@ def stochastic_spider(
     """Algorithm 2 "Stochastic Spider", with the oracles of Algorithm 3.
 
     Args:
-      gradients: from x and places to `(places, d)`: the gradients, in units of loss over length, of the examples at
-        these places of an order in which each example stands once.
+      gradients: from x and positions to `(positions, d)`: the gradients of the examples at these positions, in units of
+        loss over length. The positions refer to an order that contains each example once.
       x: `(d,)`, x_0, chosen without looking at the data.
       n: number of examples.
       T: number of steps.
-      b: batch of O1. A batch is rounded up to a whole number.
-      c: b_t = max(c |grad~_{t-1}|, 1) is the batch of O2; in Lemma 3.8 c is `max(sqrt(d) / (alpha epsilon), kappa /
-        alpha^2)`, and |grad~_t| is printed, which is not known before b_t is.
-      kappa: drift at which O1 is asked, in units of loss over length.
+      b: batch size of O1. Batch sizes are rounded up to a whole number.
+      c: the batch size of O2 is b_t = max(c |grad~_{t-1}|, 1), with c = `max(sqrt(d) / (alpha epsilon), kappa /
+        alpha^2)` in Lemma 3.8. The paper prints |grad~_t|, which is not known before b_t is chosen.
+      kappa: drift at which O1 is called, in units of loss over length.
       sigma: standard deviation of each coordinate of a block's noise, in units of loss over length.
-      Sigma: length of the longest sum of the tree; a longer one is begun anew.
-      G: the longest gradient, in units of loss over length.
+      Sigma: length of the longest sum of the tree; a new tree is begun after it.
+      G: clipping norm of the gradients, in units of loss over length.
       M: smoothness, in units of loss over length squared. The step size is 1 / M.
       threshold: `gamma log^3(B M d / (rho omega))`, in units of loss over length.
-      Gamma: steps until the next perturbation.
-      zeta: length of a perturbation, about, in units of loss over length.
+      Gamma: number of steps until the next perturbation.
+      zeta: approximate length of a perturbation, in units of loss over length.
       noise: from 1, 2, ... to draws of N(0, I_d), for the blocks of the tree.
       kick: from t to a draw of N(0, I_d), for the perturbation.
-      printed: {3}: more than b examples have to be left, whatever the batch is; {9}: the last direction is compared,
-        not the estimate at x_t; {10}: the drift is forgotten, although O1 was not asked; {13}: one tree for the whole
-        run, in which step 0 has no leaf, nor a step beyond Sigma: they have no noise, and `paid` is infinite. An
-        example leaves the sum where O1 begins it anew, which shifts blocks again: `paid` is for the worst such step.
+      printed: {3}: more than b examples must be left, whatever the batch size; {9}: the last direction is compared with
+        the threshold, not the estimate at x_t; {10}: the drift is reset although O1 was not called; {13}: one tree
+        serves the whole run. Step 0 and the steps beyond Sigma then have no leaf and no noise, so that `paid` is
+        infinite. An example leaves the sum when O1 begins it anew, which shifts blocks again: `paid` is for the worst
+        such step.
 
     Ours throughout: gradients longer than G are scaled down, and so are differences longer than M |x_t - x_{t-1}|. The
-    paper presumes that none is. Neighbours replace one example.
+    paper assumes that none is. Neighbours replace one example.
 
     Yields:
-      A `Step`. The generator's value is why it ended, and the last point; the theorem is about the list of all.
+      A `Step` each time. The generator's return value is the reason it ended, and the last point; the theorem is about
+      the list of all points.
 
     >>> data = torch.tensor([[0.1], [-0.1]]).repeat(20, 1)
     >>> found = stochastic_spider(

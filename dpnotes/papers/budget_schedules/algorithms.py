@@ -3,8 +3,9 @@
 "Dynamic Privacy Budget Allocation Improves Data Efficiency of Differentially Private Gradient Descent", FAccT 2022,
 doi:10.1145/3531146.3533070.
 
-Letters of the paper in the bodies below: T number of steps, N number of examples, G clipping norm, sigma_t noise
-multiplier of step t = 1..T, R = 2 rho budget, gamma contraction of a step, beta momentum, w_t influence of step t.
+The bodies below use the paper's letters: T number of steps, N number of examples, G clipping norm, sigma_t noise
+multiplier of step t = 1..T, R = 2 rho privacy budget, gamma contraction factor of a step, beta momentum, w_t influence
+of step t.
 """
 
 from collections.abc import Sequence
@@ -23,8 +24,10 @@ from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random import draws
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, Positive, UnitInterval, checked
 
 
+@checked
 def private_gradient_descent(
     problem: Problem,
     noise: Sequence[NoiseSchedule] | NoisePlan,
@@ -32,17 +35,17 @@ def private_gradient_descent(
     streams: Streams,
     *,
     clip: float,
-    step_size: float,
+    step_size: Positive,
     delta: float,
     momentum: float = 0.0,
     relation: Relation = Relation.ZERO_OUT,
-    max_steps: int = 10_000,
+    max_steps: AtLeastOne = 10_000,
     observe: Observer | None = None,
     not_covered: tuple[str, ...] = (),
 ) -> Runs:
-    """Private gradient descent under a budget schedule, many runs at once.
+    """Run private gradient descent under a budget schedule, for many runs at once.
 
-    Equation (1) with Algorithm 1 of Hong, Wang and Zhou (2022), doi:10.1145/3531146.3533070, by their lines:
+    Equation (1) with Algorithm 1 of Hong, Wang and Zhou (2022), doi:10.1145/3531146.3533070, line by line:
 
       for t = 1..T:
         1: request rho_t <- 1 / sigma_t^2; average the N gradients     (`ClippedGradient.ask`, `.answer`; `NoisePlan`)
@@ -53,33 +56,34 @@ def private_gradient_descent(
         6:   theta_{t+1} <- theta_t - eta_t m_{t+1}                    (`Descent.step`)
         7: else terminate                                              (`Status.BUDGET_EXHAUSTED`)
 
-    Differences from the paper: its G bounds the gradients by assumption, here they are clipped, which enforces the
-    sensitivity but biases the average; see `ClippedGradient` for line 2 and for the neighbouring relation.
+    Differences from the paper: the paper assumes that G bounds the gradients. Here gradients are clipped to G, which
+    enforces the sensitivity but biases the average. `ClippedGradient` explains the change of line 2 and the
+    neighbouring relation.
 
     Formal guarantees:
-      Every run is rho-zCDP under `relation` with the rho of its plan (Theorem 3.5, R = 2 rho); the guarantees list
-      what that means as (epsilon, delta), for all the run released, whenever it stopped. The number of examples, the
-      schedule and the initial point are public.
+      Every run is rho-zCDP under `relation`, with the rho of its plan (Theorem 3.5, R = 2 rho). The guarantees state
+      the equivalent (epsilon, delta) for everything that the run released, whenever it stopped. The number of examples,
+      the schedule and the initial point are public.
 
     Args:
-      problem: what is minimised.
-      noise: one schedule a run, or a plan for all runs.
+      problem: the loss to minimise.
+      noise: one schedule per run, or one plan for all runs.
       x: `(runs, dim)` initial points, chosen without looking at the data.
-      streams: one key a run. Runs of one key share their noise (common random numbers): comparing them is more
-        precise, and publishing more than one of them cancels it; their guarantees say so. Two calls with equal keys
-        share it as well, which neither call can see.
-      clip: largest gradient norm an example keeps, above 0, in units of loss over length.
+      streams: one key per run. Runs with the same key share their noise (common random numbers): comparing them is more
+        precise, but publishing more than one of them lets a reader cancel the noise; their guarantees say so. Two calls
+        with equal keys share noise as well, which neither call can detect.
+      clip: clipping norm of each example's gradient, above 0, in units of loss over length.
       step_size: above 0, in units of length squared over loss.
       delta: in (0, 1), for the guarantees.
       momentum: beta, in [0, 1).
       relation: which data sets are neighbours.
-      max_steps: stops a plan that may have no end of its own; schedules are run to their end.
+      max_steps: limit for a plan that may have no end of its own; schedules always run to their end.
       observe: called after every step, see `drive`.
-      not_covered: what else depends on the private data and is not accounted for, such as
-        `guarantees.TUNED_ON_PRIVATE_DATA`: only the caller can know it, and the guarantees name it.
+      not_covered: other dependences on the private data that are not accounted for, such as
+        `guarantees.TUNED_ON_PRIVATE_DATA`. Only the caller can know them; the guarantees list them.
 
     Returns:
-      The runs; those that diverged or ran out of budget say so in `state.status`.
+      The runs. `state.status` marks those that diverged or ran out of budget.
 
     Raises:
       ValueError: if an argument is outside its domain, or the numbers of runs disagree.
@@ -96,8 +100,6 @@ def private_gradient_descent(
       >>> int(runs.state.steps[0]), round(runs.guarantees[0].epsilon, 3)
       (5, 3.491)
     """
-    validate.at_least(1, max_steps=max_steps)
-    validate.positive(step_size=step_size)
     if isinstance(noise, Sequence):
         plan = FixedNoise.of(noise, x.device)
         max_steps = int(plan.num_steps.max()) + 1  # with the last one, the longest run notices that it has finished
@@ -109,10 +111,10 @@ def private_gradient_descent(
 
 
 def bytes_per_run(problem: TwoLayerNetwork) -> int:
-    """Most memory that one more run of `private_gradient_descent` holds at once, for choosing chunks.
+    """Return the peak memory, in bytes, that one more run of `private_gradient_descent` needs, for choosing chunks.
 
-    Beside the network's own the noise while it is drawn, and 32 bytes a parameter: the point, the old point, the
-    direction, and what the allocator holds back. The tests measure it.
+    This is the network's own memory, the memory for drawing the noise, and 32 bytes per parameter for the point, the
+    old point, the direction and the allocator's overhead. The tests measure it.
 
     Example:
       >>> import torch
@@ -122,14 +124,15 @@ def bytes_per_run(problem: TwoLayerNetwork) -> int:
     return problem.bytes_per_run + (32 + draws.backend(problem.inputs.device).bytes_a_number) * problem.dim
 
 
-def theorem_4_5_schedule(gamma: float, rho: float, num_steps: int) -> NoiseSchedule:
-    """The dynamic schedule in the closed form of Theorem 4.5.
+@checked
+def theorem_4_5_schedule(gamma: UnitInterval, rho: Positive, num_steps: AtLeastOne) -> NoiseSchedule:
+    """Return the dynamic schedule in the closed form of Theorem 4.5.
 
-    `sigma_t^2 = ((1/gamma)^{T/2} - 1) / (1 - sqrt(gamma)) * gamma^{t/2} / R` for t = 1..T. It is `exponential` with
-    rate gamma; the test suite holds the two together.
+    `sigma_t^2 = ((1/gamma)^{T/2} - 1) / (1 - sqrt(gamma)) * gamma^{t/2} / R` for t = 1..T. It equals `exponential` with
+    rate gamma, which the tests check.
 
     Args:
-      gamma: contraction of a gradient step, in (0, 1); `1 - 1/kappa` at step size 1/M.
+      gamma: contraction factor of a gradient step, in (0, 1); `1 - 1/kappa` at step size 1/M.
       rho: zCDP budget, above 0; the paper's R is `2 rho`.
       num_steps: T, at least 1.
 
@@ -137,24 +140,21 @@ def theorem_4_5_schedule(gamma: float, rho: float, num_steps: int) -> NoiseSched
       >>> theorem_4_5_schedule(gamma=0.81, rho=0.5, num_steps=2).noise_multipliers.round(4)
       array([1.453 , 1.3784])
     """
-    validate.between(0, 1, gamma=gamma)
-    validate.positive(rho=rho)
-    validate.at_least(1, num_steps=num_steps)
     t = np.arange(1, num_steps + 1)
     root = np.sqrt(gamma)
-    # gamma^{(t - T)/2} (1 - gamma^{T/2}) is the printed product without its overflow at large T.
+    # This equals the printed product, rearranged as gamma^{(t - T)/2} (1 - gamma^{T/2}) to avoid overflow at large T.
     variance = root ** (t - num_steps) * (1 - root**num_steps) / (1 - root) / (2 * rho)
     return on_the_private_side(np.sqrt(variance), rho, "Theorem 4.5")
 
 
 def momentum_influence(momentum: float, gamma: float, num_steps: int) -> NDArray[np.float64]:
-    """The influence of each step's noise variance on the bound for momentum, exactly.
+    """Return the exact influence of each step's noise variance on the bound for momentum.
 
-    `w_i = sum_{t=i}^T gamma^{T-t} ((1-beta)/(1-beta^t))^2 beta^{2(t-i)}`: what multiplies sigma_i^2 in the U_3 of
-    Theorem 4.6 once its double sum is exchanged.
+    `w_i = sum_{t=i}^T gamma^{T-t} ((1-beta)/(1-beta^t))^2 beta^{2(t-i)}`, which is the coefficient of sigma_i^2 in the
+    U_3 of Theorem 4.6 after its two sums are exchanged.
 
     Args:
-      momentum: beta, in (0, gamma): the theorem's proof sums a geometric series in beta / gamma.
+      momentum: beta, in (0, gamma), because the theorem's proof sums a geometric series in beta / gamma.
       gamma: contraction, in (0, 1).
       num_steps: T, at least 1.
 
@@ -176,7 +176,7 @@ def momentum_influence(momentum: float, gamma: float, num_steps: int) -> NDArray
 
 
 def turning_step(momentum: float, gamma: float) -> int:
-    """T-hat of Section 4.2: the last t with `gamma^{t-1} >= (1-beta)/(1-beta^t)`; at least 1.
+    """Return T-hat of Section 4.2: the last t >= 1 with `gamma^{t-1} >= (1-beta)/(1-beta^t)`.
 
     Example:
       >>> turning_step(0.9, 0.99), turning_step(0.5, 0.9)
@@ -190,11 +190,11 @@ def turning_step(momentum: float, gamma: float) -> int:
 
 
 def momentum_influence_majorant(momentum: float, gamma: float, num_steps: int) -> NDArray[np.float64]:
-    """The upper bound on `momentum_influence` behind Theorem 4.8, with its constants corrected.
+    """Return the upper bound on `momentum_influence` behind Theorem 4.8, with corrected constants.
 
-    `c_1 gamma^{T+t}` for t <= T-hat, `gamma^{T-hat-1} c_2 gamma^{T-t}` after it, where
-    `c_1 = 2 / (gamma (gamma - beta^2))` and `c_2 = gamma^{T-hat} / (gamma - beta^2)`. The paper prints
-    gamma^{2 T-hat} in c_2 and asks whether T (not t) exceeds T-hat; with either the bound fails.
+    The bound is `c_1 gamma^{T+t}` for t <= T-hat and `gamma^{T-hat-1} c_2 gamma^{T-t}` for later t, where `c_1 = 2 /
+    (gamma (gamma - beta^2))` and `c_2 = gamma^{T-hat} / (gamma - beta^2)`. The paper prints gamma^{2 T-hat} in c_2, and
+    compares T instead of t with T-hat; the bound fails with either version.
 
     Args and returns:
       As for `momentum_influence`.
@@ -212,7 +212,7 @@ def momentum_influence_majorant(momentum: float, gamma: float, num_steps: int) -
 
 
 def momentum_schedule(momentum: float, gamma: float, rho: float, num_steps: int) -> NoiseSchedule:
-    """The schedule that minimises the momentum bound exactly (Lemma 4.4 on `momentum_influence`).
+    """Return the schedule that minimises the momentum bound exactly (Lemma 4.4 applied to `momentum_influence`).
 
     Example:
       >>> momentum_schedule(0.5, 0.9, rho=0.2, num_steps=10).num_steps
@@ -221,8 +221,7 @@ def momentum_schedule(momentum: float, gamma: float, rho: float, num_steps: int)
     return from_influence(momentum_influence(momentum, gamma, num_steps), rho, f"momentum {momentum:g}")
 
 
-def _check_momentum(momentum: float, gamma: float, num_steps: int) -> None:
-    validate.between(0, 1, momentum=momentum, gamma=gamma)
-    validate.at_least(1, num_steps=num_steps)
+@checked
+def _check_momentum(momentum: UnitInterval, gamma: UnitInterval, num_steps: AtLeastOne) -> None:
     if momentum >= gamma:
         raise ValueError(f"Expected momentum={momentum!r} < gamma={gamma!r}.")

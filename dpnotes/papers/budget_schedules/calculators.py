@@ -28,7 +28,7 @@ _LARGEST_EXPONENT = 600  # of e, with room for the other factors below the large
 
 
 def _stable_log_inverse(kappa: Any) -> Any:
-    """ln(1/gamma) for gamma = 1 - 1/kappa."""
+    """Return ln(1/gamma) for gamma = 1 - 1/kappa."""
     return -np.log1p(-1.0 / np.asarray(kappa, dtype=float))
 
 
@@ -50,7 +50,10 @@ def _erub_dynamic(steps: Any, kappa: Any, alpha: Any) -> Any:
 
 
 def _best_integer(erub: Any, steps: Any, kappa: Any, alpha: Any) -> tuple[Any, Any]:
-    """Both bounds fall, then rise: the best integer is next to the best real number; at least one step."""
+    """Return the best integer number of steps (at least 1) and its bound: a neighbour of the best real number.
+
+    Both bounds first decrease and then increase, so no other integer can be better.
+    """
     below = np.maximum(np.floor(steps), 1.0)
     above = below + 1.0
     at_below, at_above = erub(below, kappa, alpha), erub(above, kappa, alpha)
@@ -62,7 +65,7 @@ def _uniform_steps(kappa: Any, alpha: Any) -> Any:
 
     rate = _stable_log_inverse(kappa)
     excess = rate / (alpha * kappa)
-    # w - 1 = excess/2 + ... for a small excess, where the difference itself would lose its digits.
+    # For a small excess, w - 1 = excess/2 + ...; computing the difference directly would lose its digits.
     small = excess < 1e-5
     logarithm = np.where(small, excess / 2 * (1 - excess / 8), np.log(np.real(wrightomega(1.0 + excess))))
     return logarithm / rate
@@ -102,7 +105,7 @@ def _schedule(t: Any, T: Any, kappa: Any, R: Any) -> dict[str, Any]:
         t=t,
         T=T,
     )
-    # sigma_t^2 = (gamma^{-T/2} - 1) gamma^{t/2} / (R (1 - sqrt gamma)), with the growing power taken into gamma^{t/2}.
+    # sigma_t^2 = (gamma^{-T/2} - 1) gamma^{t/2} / (R (1 - sqrt gamma)), rearranged so that no power overflows.
     value = np.exp(half * (T - t)) * -np.expm1(-half * T) / (R * -np.expm1(-half))
     return {"noise_multiplier": np.sqrt(value), "squared_noise_multiplier": value}
 
@@ -134,7 +137,7 @@ def _least_dynamic(kappa: Any, alpha: Any) -> dict[str, Any]:
 
 
 def _momentum_step(beta: Any, gamma: Any, constants: str) -> dict[str, Any]:
-    """Theorem 4.6: the positive root of zeta = 1 - eta_0/4 - A eta_0^2, or of 1 - eta_0/2 - A eta_0^2 as corrected.
+    """Theorem 4.6: the root of zeta = 1 - eta_0/4 - A eta_0^2 ("paper") or of 1 - eta_0/2 - A eta_0^2 ("corrected").
 
     >>> round(MOMENTUM_STEP(beta=0.9, gamma=0.99, constants="paper")["eta_0"], 5)
     0.00301
@@ -203,9 +206,9 @@ GAIN = Calculator(
 
 
 def _influences(before: int, num_steps: int, beta: float, gamma: float) -> dict[str, float]:
-    """Noise variance R U_3 of momentum under four schedules of one budget.
+    """Return the noise variance R U_3 of momentum under four schedules with the same budget.
 
-    The sum of w_t sigma_t^2 R with sigma_t^2 = sum_i sqrt(q_i / q_t) / R, for influences q.
+    For influences q, this is the sum of w_t sigma_t^2 R with sigma_t^2 = sum_i sqrt(q_i / q_t) / R.
 
     >>> {name: round(value) for name, value in _influences(230, 460, 0.9, 0.99).items()}
     {'uniform': 2411, 'theorem': 2663, 'plain': 1790, 'exact': 1755}

@@ -1,4 +1,4 @@
-"""The letters of Hong, Wang and Zhou (2022): each with its unit, its domain and what it means."""
+"""The letters of Hong, Wang and Zhou (2022): unit, domain and meaning of each."""
 
 import math
 

@@ -1,8 +1,9 @@
-"""Hong, Wang and Zhou (2022), FAccT, doi:10.1145/3531146.3533070: one run, as one would write it on a board.
+"""Hong, Wang and Zhou (2022), FAccT, doi:10.1145/3531146.3533070: the algorithm for one run, in its plainest form.
 
-Read it first. `algorithms.py` does the same for many runs at once, with guarantees and refusals; `tests/papers/
-test_reference.py` holds the two together. What begins with `private_` is known to the data holder alone; all else in a
-step is released or follows from what is. A number in `printed` makes that line the paper's own, where ours differs.
+Read this file first. `algorithms.py` implements the same algorithm for many runs at once, with guarantees and refusals;
+`tests/papers/test_reference.py` checks that both give the same results. Values whose names begin with `private_` are
+known to the data holder alone; every other value of a step is released or computed from released values. A line number
+in `printed` selects the paper's version of that line where ours differs.
 """
 
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from torch import Tensor
 
 
 class Step(NamedTuple):
-    """What became of step t."""
+    """The result of step t."""
 
     t: int
     private_mean: Tensor  # (D,), nabla_t: the average of the gradients
@@ -24,7 +25,7 @@ class Step(NamedTuple):
 
 
 def clipped(rows: Tensor, longest: float) -> Tensor:
-    """Vectors `(N, D)`, those that are longer scaled down to `longest`.
+    """Scale down the vectors `(N, D)` that are longer than `longest`.
 
     >>> clipped(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), 1.0)
     tensor([[0.6000, 0.8000],
@@ -40,18 +41,18 @@ def private_gradient_descent(gradients, x, sigmas, R, G, eta, noise, beta=0.0, p
     zero. Where one is replaced, as in the paper's Section 3, it moves by 2 G / N, and four times as much is spent.
 
     Args:
-      gradients: from x to `(N, D)`, a row an example, in units of loss over length.
+      gradients: from x to `(N, D)`, one row per example, in units of loss over length.
       x: `(D,)`, theta_1, chosen without looking at the data.
       sigmas: sigma_1 ... sigma_T, noise multipliers.
       R: budget, twice the zCDP.
-      G: the longest gradient, in units of loss over length.
+      G: clipping norm of the gradients, in units of loss over length.
       eta: step size, in units of length squared over loss.
       noise: from t to nu_t ~ N(0, I_D).
       beta: momentum, in [0, 1); 0 is gradient descent.
-      printed: {1}: no gradient is clipped, G is presumed; {2}: < in place of <=.
+      printed: {1}: gradients are not clipped but assumed to be at most G long; {2}: < in place of <=.
 
     Yields:
-      A `Step`. The generator's value is why it ended, and theta_{T+1}.
+      A `Step` each time. The generator's return value is the reason it ended, and theta_{T+1}.
 
     >>> data, draws = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[0.5, -0.5], [1.0, 0.0]])
     >>> descent = (lambda x: x - data, torch.zeros(2), [2, 2], 0.5, 1, 0.1, lambda t: draws[t - 1])

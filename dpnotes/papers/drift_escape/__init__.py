@@ -1,1 +1,1 @@
-"""Anonymous authors (ICLR submission; later arXiv 2505.15647): second-order points by the drift of the model."""
+"""Anonymous authors (ICLR submission; later arXiv 2505.15647): second-order stationary points by drift-based escape."""

@@ -2,10 +2,10 @@
 
 "Private Stochastic Optimization for Achieving Second-Order Stationary Points", arXiv:2505.15647, Algorithms 1 and 2.
 
-Letters of the paper in the bodies below: alpha accuracy, chi bound of an estimate's error, psi its scale (of the noise
-of the examples, sigma, and of the mechanism, r sqrt(d)), G, M, rho Lipschitz, smoothness and Hessian-Lipschitz
-constants of every example's loss, U range of the risk, eta step size, T_esc, S, Q length, radius and number of
-attempts, kappa threshold of the drift, b1, b2 batches, n examples, d dimension.
+The bodies below use the paper's letters: alpha accuracy, chi bound on an estimate's error, psi scale of that error
+(sigma from sampling the examples, r sqrt(d) from the mechanism), G, M, rho Lipschitz, smoothness and Hessian-Lipschitz
+constants of every example's loss, U range of the risk, eta step size, T_esc, S, Q length, radius and number of escape
+attempts, kappa threshold of the drift, b1, b2 batch sizes, n examples, d dimension.
 """
 
 import math
@@ -25,8 +25,10 @@ from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.privacy.mechanisms import Gaussian, shared
 from dpnotes.random.streams import Streams
 from dpnotes.util import per_run, validate
+from dpnotes.util.validate import AtLeastOne, NonNegative, Positive, PositiveOrInfinite, Probability, checked
 
 
+@checked
 @dataclass(frozen=True)
 class Escape:
     """The parameters of Algorithm 1.
@@ -36,32 +38,29 @@ class Escape:
       smoothness: M, above 0, and at least sqrt(rho alpha).
       hessian_lipschitz: rho, above 0.
       step_size: eta, at most 1 / M.
-      threshold: 3 chi.
-      attempt_length: T_esc, steps.
+      threshold: 3 chi; a gradient estimate of at most this norm counts as small.
+      attempt_length: T_esc, in steps.
       radius: S, in the units of a length.
-      attempts: Q.
-      num_steps: T, the steps at most.
-      origin: where the numbers come from.
+      attempts: Q, the number of escape attempts.
+      num_steps: T, the largest number of steps.
+      origin: the source of the numbers, for display.
 
     Raises:
-      ValueError: outside these domains, saying by how much.
+      ValueError: an argument is outside its domain; the message says by how much.
     """
 
-    accuracy: float
-    smoothness: float
-    hessian_lipschitz: float
-    step_size: float
-    threshold: float
-    attempt_length: int
-    radius: float
-    attempts: int
-    num_steps: int
+    accuracy: Positive
+    smoothness: Positive
+    hessian_lipschitz: Positive
+    step_size: Positive
+    threshold: Positive
+    attempt_length: AtLeastOne
+    radius: Positive
+    attempts: AtLeastOne
+    num_steps: AtLeastOne
     origin: str
 
     def __post_init__(self) -> None:
-        for name in ("accuracy", "smoothness", "hessian_lipschitz", "step_size", "threshold", "radius"):
-            validate.positive(**{name: getattr(self, name)})
-        validate.at_least(1, attempt_length=self.attempt_length, attempts=self.attempts, num_steps=self.num_steps)
         curvature = math.sqrt(self.hessian_lipschitz * self.accuracy)
         if self.smoothness < curvature:
             raise ValueError(
@@ -75,27 +74,28 @@ class Escape:
             )
 
 
+@checked
 def theorem_1(
-    sigma: float,
-    r: float,
-    dim: int,
+    sigma: Positive,
+    r: Positive,
+    dim: AtLeastOne,
     *,
-    smoothness: float,
-    hessian_lipschitz: float,
-    risk_range: float,
-    failure: float = 0.1,
+    smoothness: Positive,
+    hessian_lipschitz: Positive,
+    risk_range: Positive,
+    failure: Probability = 0.1,
     constants: str = "paper",
-    C: float = 1.0,
-    s: float = 1.0,
+    C: Positive = 1.0,
+    s: Positive = 1.0,
 ) -> Escape:
-    """The parameters (4) and (5) of Theorem 1 for an oracle with fresh noise of this scale.
+    """Return the parameters (4) and (5) of Theorem 1 for an oracle with fresh noise of this scale.
 
-    At the size of a laptop they are vacuous: with s = 10 and psi = 1e-8 the accuracy is 2.4e-4, an attempt has 8e8
-    steps and a run 2e22 of them. `practical_escape` is for running.
+    At realistic sizes these parameters are vacuous: with s = 10 and psi = 1e-8 the accuracy is 2.4e-4, an attempt takes
+    8e8 steps and a run 2e22 steps. Use `practical_escape` for actual runs.
 
     Args:
-      sigma: norm-sub-Gaussian scale of the noise of the examples, above 0.
-      r: standard deviation of the added noise in a coordinate, above 0.
+      sigma: norm-sub-Gaussian scale of the sampling noise of the examples, above 0.
+      r: standard deviation of each coordinate of the added noise, above 0.
       dim: d.
       smoothness: M, above 0.
       hessian_lipschitz: rho, above 0.
@@ -103,20 +103,16 @@ def theorem_1(
       failure: omega, in (0, 1).
       constants: "paper", "corrected" or "one", see `calculators`.
       C: the constant of the concentration inequalities, above 0.
-      s: the constant of the paper that is "sufficiently large", above 0.
+      s: the constant that the paper calls "sufficiently large", above 0.
 
     Raises:
-      ValueError: outside these domains, M < sqrt(rho alpha) among them, or if (5) has no solution.
+      ValueError: an argument is outside its domain, M < sqrt(rho alpha), or (5) has no solution.
 
     Example:
       >>> found = theorem_1(1e-8, 1e-10, 100, smoothness=1.0, hessian_lipschitz=1.0, risk_range=1.0, s=10.0)
       >>> f"{found.accuracy:.1e} {found.attempt_length:.1e} {found.num_steps:.1e}"
       '2.4e-04 7.7e+08 2.4e+22'
     """
-    validate.positive(sigma=sigma, r=r, smoothness=smoothness, hessian_lipschitz=hessian_lipschitz)
-    validate.positive(risk_range=risk_range, C=C, s=s)
-    validate.at_least(1, dim=dim)
-    validate.between(0, 1, failure=failure)
     found = PARAMETERS(
         C=C, s=s, sigma=sigma, r=r, d=dim, M=smoothness, rho=hessian_lipschitz, U=risk_range, omega=failure,
         constants=constants,
@@ -136,49 +132,45 @@ def theorem_1(
     )
 
 
+@checked
 def practical_escape(
-    accuracy: float,
+    accuracy: Positive,
     *,
-    smoothness: float,
-    hessian_lipschitz: float,
-    risk_range: float,
-    step_size: float | None = None,
-    length_factor: float = 8.0,
-    radius_factor: float = 0.3,
-    attempts: int = 8,
-    steps_factor: float = 4.0,
+    smoothness: Positive,
+    hessian_lipschitz: Positive,
+    risk_range: Positive,
+    step_size: Positive | None = None,
+    length_factor: Positive = 8.0,
+    radius_factor: Positive = 0.3,
+    attempts: AtLeastOne = 8,
+    steps_factor: Positive = 4.0,
 ) -> Escape:
-    """Parameters that have the theorem's exponents, with numbers in place of its logarithms (s and iota are 1).
+    """Return parameters with the theorem's exponents, and fixed factors in place of its logarithms (s and iota are 1).
 
-    chi is a fourth of the accuracy, as in (4), and the noise psi of the oracle should be at most half of chi. Then
-    `T_esc = length_factor / (eta sqrt(rho alpha))`, in which a deviation grows by exp(length_factor),
-    `S = radius_factor sqrt(alpha / rho)`, and `T = steps_factor U / (eta chi^2)`.
+    chi is a quarter of the accuracy, as in (4), and the oracle's noise psi should be at most chi / 2. Then `T_esc =
+    length_factor / (eta sqrt(rho alpha))`, during which a deviation grows by a factor exp(length_factor), `S =
+    radius_factor sqrt(alpha / rho)`, and `T = steps_factor U / (eta chi^2)`.
 
     Args:
       accuracy: alpha, above 0.
       smoothness: M, above 0.
       hessian_lipschitz: rho, above 0.
       risk_range: U, above 0.
-      step_size: eta, at most 1 / M; if None the paper's `sqrt(rho alpha) / M^2`. Batches above `M / (2 sqrt(rho
-        alpha))`, which SPIDER's are, do escape with 1 / M.
-      length_factor: above 0; what has been tried is from 5 to 10.
+      step_size: eta, at most 1 / M; if None the paper's `sqrt(rho alpha) / M^2`. Batch sizes above `M / (2 sqrt(rho
+        alpha))`, which SPIDER uses, also escape with step size 1 / M.
+      length_factor: above 0; values from 5 to 10 have been tried.
       radius_factor: above 0.
-      attempts: Q, at least 1; what has been tried is from 8 to 20.
+      attempts: Q, at least 1; values from 8 to 20 have been tried.
       steps_factor: above 0.
 
     Raises:
-      ValueError: outside these domains.
+      ValueError: an argument is outside its domain.
 
     Example:
       >>> found = practical_escape(0.04, smoothness=1.0, hessian_lipschitz=1.0, risk_range=1.0)
       >>> found.step_size, found.attempt_length, round(found.radius, 3), found.num_steps
       (0.2, 200, 0.06, 200000)
     """
-    validate.positive(accuracy=accuracy, smoothness=smoothness, hessian_lipschitz=hessian_lipschitz)
-    validate.positive(risk_range=risk_range, length_factor=length_factor, radius_factor=radius_factor)
-    validate.positive(steps_factor=steps_factor)
-    validate.or_none(validate.positive, step_size=step_size)
-    validate.at_least(1, attempts=attempts)
     curvature, chi = math.sqrt(hessian_lipschitz * accuracy), accuracy / 4
     eta = min(curvature / smoothness, 1.0) / smoothness if step_size is None else step_size
     return Escape(
@@ -195,61 +187,57 @@ def practical_escape(
     )
 
 
+@checked
 @dataclass(frozen=True)
-class Parameters:
-    """All numbers of a run: those of Algorithm 1, and of Algorithm 2.
+class DriftEscapeParameters:
+    """All parameters of a run: those of Algorithm 1 and those of Algorithm 2.
 
     Args:
-      escape: of Algorithm 1.
+      escape: the parameters of Algorithm 1.
       gradient_bound: G, above 0.
       drift_threshold: kappa, above 0, in the units of a length squared.
-      first_batch: b1, of a fresh gradient.
-      batch: b2, of a difference.
-      noise_multiplier: the noise of a release over its sensitivity, replace-one; 0 without privacy.
-      origin: where the numbers come from.
+      first_batch: b1, the batch size of a fresh gradient.
+      batch: b2, the batch size of a gradient difference.
+      noise_multiplier: the noise of a release divided by its replace-one sensitivity; 0 without privacy.
+      origin: the source of the numbers, for display.
 
     Raises:
-      ValueError: outside these domains.
+      ValueError: an argument is outside its domain.
     """
 
     escape: Escape
-    gradient_bound: float
-    drift_threshold: float
-    first_batch: float
-    batch: float
-    noise_multiplier: float
+    gradient_bound: Positive
+    drift_threshold: Positive
+    first_batch: Positive
+    batch: Positive
+    noise_multiplier: NonNegative
     origin: str
-
-    def __post_init__(self) -> None:
-        validate.instance(Escape, escape=self.escape)
-        validate.positive(gradient_bound=self.gradient_bound, drift_threshold=self.drift_threshold)
-        validate.positive(first_batch=self.first_batch, batch=self.batch)
-        validate.non_negative(noise_multiplier=self.noise_multiplier)
 
     @property
     def budget(self) -> float:
-        """zCDP of a run."""
+        """zCDP parameter of a run; infinite without noise."""
         return 0.5 / self.noise_multiplier**2 if self.noise_multiplier else math.inf
 
 
+@checked
 def theorem_2(
-    num_examples: float,
-    dim: int,
-    epsilon: float,
-    delta: float,
+    num_examples: Positive,
+    dim: AtLeastOne,
+    epsilon: Positive,
+    delta: Probability,
     *,
-    gradient_bound: float,
-    smoothness: float,
-    hessian_lipschitz: float,
-    risk_range: float,
-    failure: float = 0.1,
+    gradient_bound: Positive,
+    smoothness: Positive,
+    hessian_lipschitz: Positive,
+    risk_range: Positive,
+    failure: Probability = 0.1,
     constants: str = "paper",
-) -> Parameters:
-    """The parameters of Theorem 2, with those of Theorem 1 at the noise that its oracle then has and draws.
+) -> DriftEscapeParameters:
+    """Return the parameters of Theorem 2, with those of Theorem 1 at the noise level of the resulting oracle.
 
-    They are vacuous: at n = 1e12 (d = 100, epsilon = 1, all constants 1) the accuracy of Theorem 1 is above M^2 / rho,
-    which is an error here, and n = 1e20 gives 0.06. The batches add up to more than n besides: a run ends with
-    DATA_EXHAUSTED. `practical` is for running.
+    These parameters are vacuous: at n = 1e12 (d = 100, epsilon = 1, all constants 1) the accuracy of Theorem 1 is above
+    M^2 / rho, which raises an error here; n = 1e20 gives an accuracy of 0.06. In addition the batches add up to more
+    than n examples, so that a run ends with DATA_EXHAUSTED. Use `practical` for actual runs.
 
     Args:
       num_examples: n.
@@ -262,10 +250,10 @@ def theorem_2(
       risk_range: U, above 0.
       failure: omega, in (0, 1).
       constants: "paper" (with c1 = c2 = 1 for the constants of the noise, which the paper leaves open), "corrected" or
-        "one" (with the accountant's noise, for which the escape is planned), see `calculators`.
+        "one" (both with noise from the accountant, at which the escape is planned), see `calculators`.
 
     Raises:
-      ValueError: outside these domains, saying which inequality failed.
+      ValueError: an argument is outside its domain; the message names the inequality that failed.
 
     Example:
       >>> sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "risk_range": 1.0}
@@ -276,22 +264,18 @@ def theorem_2(
       >>> round(theorem_2(1e20, 100, 1.0, 1e-6, **sizes).escape.accuracy, 3)
       0.06
     """
-    validate.positive(num_examples=num_examples, epsilon=epsilon, gradient_bound=gradient_bound)
-    validate.positive(smoothness=smoothness, hessian_lipschitz=hessian_lipschitz, risk_range=risk_range)
-    validate.at_least(1, dim=dim)
-    validate.between(0, 1, delta=delta, failure=failure)
     sizes = {"G": gradient_bound, "M": smoothness, "rho": hessian_lipschitz, "U": risk_range}
     found = PLAN(n=num_examples, d=dim, epsilon=epsilon, delta=delta, **sizes, constants=constants)
     kappa, first, later = float(found["kappa"]), float(found["b_1"]), float(found["b_2"])
     printed = constants == "paper"
-    # The printed variance is c1 G^2 log(1/delta) / (b1 epsilon)^2, and the sensitivity 2 G / b1.
+    # The printed variance is c1 G^2 log(1/delta) / (b1 epsilon)^2, and the sensitivity is 2 G / b1.
     multiplier = math.sqrt(math.log(1 / delta)) / (2 * epsilon) if printed else gaussian_std(epsilon, delta)
     drawn = multiplier * float(largest_sensitivity(first, later, kappa, gradient_bound, smoothness))
     escape = theorem_1(
         float(found["sigma"]), drawn, dim, smoothness=smoothness, hessian_lipschitz=hessian_lipschitz,
         risk_range=risk_range, failure=failure, constants=constants,
     )  # fmt: skip
-    return Parameters(
+    return DriftEscapeParameters(
         escape,
         gradient_bound,
         kappa,
@@ -302,27 +286,29 @@ def theorem_2(
     )
 
 
+@checked
 def practical(
     escape: Escape,
-    dim: int,
-    epsilon: float,
-    delta: float,
+    dim: AtLeastOne,
+    epsilon: PositiveOrInfinite,
+    delta: Probability,
     *,
-    gradient_bound: float,
-    error_share: float = 0.25,
-    private_drift: float = 64.0,
-    sampling_drift: float = 16.0,
-) -> Parameters:
-    """An oracle for an escape, with the exponents of Theorem 2 and numbers in place of its logarithms.
+    gradient_bound: Positive,
+    error_share: Positive = 0.25,
+    private_drift: Positive = 64.0,
+    sampling_drift: Positive = 16.0,
+) -> DriftEscapeParameters:
+    """Return oracle parameters for an escape, with the exponents of Theorem 2 and fixed factors for its logarithms.
 
-    The error of an estimate has four parts: noise of the mechanism and of the examples, each of the fresh gradient and
-    of the differences since. Batches are such that each part has a root mean square of at most `error_share * chi`, so
-    the error is half of chi by default. kappa balances fresh gradients and differences: it is `private_drift
-    (G / M)^(2/3) (eta chi)^(4/3)` where privacy asks for the larger fresh batch, and `sampling_drift (G / M) eta chi`
-    where sampling does. With 1 in place of 64 a single step reaches kappa, and every gradient is a fresh one.
+    The error of an estimate has four parts: privacy noise and sampling noise, each from the fresh gradient and from the
+    differences since then. Batch sizes are chosen such that each part has a root mean square of at most `error_share
+    * chi`, so that by default the total error is chi / 2. kappa balances fresh gradients and differences: it is
+    `private_drift (G / M)^(2/3) (eta chi)^(4/3)` where privacy determines the fresh batch, and `sampling_drift (G /
+    M) eta chi` where sampling does. With a factor 1 in place of 64, a single step would reach kappa and every
+    gradient would be fresh.
 
     Args:
-      escape: Algorithm 1's parameters.
+      escape: the parameters of Algorithm 1.
       dim: d.
       epsilon: above 0; infinite for a run without noise.
       delta: in (0, 1).
@@ -332,7 +318,7 @@ def practical(
       sampling_drift: above 0.
 
     Raises:
-      ValueError: outside these domains.
+      ValueError: an argument is outside its domain.
 
     Example:
       >>> escape = practical_escape(0.04, smoothness=1.0, hessian_lipschitz=1.0, risk_range=1.0)
@@ -340,12 +326,6 @@ def practical(
       >>> round(found.first_batch), round(found.batch), round(found.drift_threshold, 4)
       (160000, 6046, 0.032)
     """
-    validate.positive(gradient_bound=gradient_bound, error_share=error_share)
-    validate.positive(private_drift=private_drift, sampling_drift=sampling_drift)
-    validate.instance(Escape, escape=escape)
-    validate.at_least(1, dim=dim)
-    validate.or_infinite(validate.positive, epsilon=epsilon)
-    validate.between(0, 1, delta=delta)
     chi = escape.threshold / 3
     error, step = error_share * chi, escape.step_size * chi
     multiplier = gaussian_std(epsilon, delta) if epsilon < math.inf else 0.0
@@ -366,14 +346,16 @@ def practical(
             f"Expected batches within reach of floating point, got gradient_bound={gradient_bound!r}, "
             f"error_share={error_share!r}, private_drift={private_drift!r}, sampling_drift={sampling_drift!r}."
         ) from None
-    return Parameters(escape, gradient_bound, kappa, first, later, multiplier, "practical")
+    return DriftEscapeParameters(escape, gradient_bound, kappa, first, later, multiplier, "practical")
 
 
-def spider_of(parameters: Sequence[Parameters], samples: Samples, device: torch.device | str = "cpu") -> Spider:
-    """The oracle of Algorithm 2 for runs with these parameters, one each.
+def spider_of(
+    parameters: Sequence[DriftEscapeParameters], samples: Samples, device: torch.device | str = "cpu"
+) -> Spider:
+    """Return the oracle of Algorithm 2 for runs with these parameters, one set per run.
 
     Raises:
-      ValueError: if some have noise and some none, or there are too few examples for one fresh gradient.
+      ValueError: some runs have noise and others none, or there are too few examples for one fresh gradient.
 
     Example:
       >>> from dpnotes.oracles.samples import VirtualSamples
@@ -399,7 +381,7 @@ def spider_of(parameters: Sequence[Parameters], samples: Samples, device: torch.
 
 
 def method_of(escapes: Sequence[Escape], repeat: Repeat = "refresh", return_tested: bool = True) -> DriftEscape:
-    """Algorithm 1 for runs with these parameters, one each.
+    """Return the method of Algorithm 1 for runs with these parameters, one set per run.
 
     Example:
       >>> sizes = {"smoothness": 1.0, "hessian_lipschitz": 1.0, "risk_range": 1.0}
@@ -420,7 +402,7 @@ def method_of(escapes: Sequence[Escape], repeat: Repeat = "refresh", return_test
 
 def drift_escape(
     samples: Samples,
-    parameters: Parameters | Sequence[Parameters],
+    parameters: DriftEscapeParameters | Sequence[DriftEscapeParameters],
     x: Tensor,
     streams: Streams,
     *,
@@ -431,37 +413,38 @@ def drift_escape(
     observe: Observer | None = None,
     not_covered: tuple[str, ...] = (),
 ) -> Runs:
-    """Private search for a second-order stationary point that knows when it has found one, many runs at once.
+    """Search privately for a second-order stationary point and test it, in many runs at once.
 
-    Algorithm 1 of the paper is `methods.drift_escape.DriftEscape`, Algorithm 2 `oracles.spider.Spider` with `Gaussian`;
-    their docstrings have the numbered lines and where they differ from the paper. In short: the sensitivity is that of
-    an example replaced, and the noise that of an exact accountant; drift is of the moves that were made, jumps back
-    included; what becomes of the oracle at a repeated attempt is `repeat`; the point returned is the one that was
-    tested; and examples that are used up end a run, where the paper's batches ask for more than there are.
+    Algorithm 1 of the paper is `methods.drift_escape.DriftEscape`; Algorithm 2 is `oracles.spider.Spider` with
+    `Gaussian`. Their docstrings contain the numbered lines and the differences from the paper. In short: the
+    sensitivity is for replacing an example, and the noise comes from an exact accountant; the drift counts the moves
+    that were actually made, jumps back included; `repeat` sets the oracle's state at a repeated attempt; the returned
+    point is the one that was tested; and a run ends when its examples are used up, where the paper's batch sizes need
+    more examples than there are.
 
     Formal guarantees:
-      Every run is `parameters.budget`-zCDP under replace-one, and the guarantees list what that means as
-      (epsilon, delta), for all that it released, whenever it stopped. It rests on G and M, enforced where the samples
-      clip, else assumed.
+      Every run is `parameters.budget`-zCDP under replace-one. The guarantees state the equivalent (epsilon, delta) for
+      everything that the run released, whenever it stopped. They rest on G and M, which are enforced where the samples
+      clip and assumed otherwise.
 
     Args:
-      samples: examples that are used once.
-      parameters: of each run, or of all.
+      samples: the examples, each used at most once.
+      parameters: one set per run, or one for all runs.
       x: `(runs, dim)` initial points, chosen without looking at the data.
-      streams: one key a run.
+      streams: one key per run.
       delta: in (0, 1), for the guarantees.
-      repeat: what the oracle believes when an attempt is repeated.
-      return_tested: whether the tested point is returned, or as printed the last iterate.
-      max_steps: stops runs earlier than their T.
+      repeat: state of the oracle at the start of a repeated attempt.
+      return_tested: True to return the tested point, False to return the last iterate as printed.
+      max_steps: number of steps at which runs stop if their T is larger.
       observe: called after every step, see `drive`.
-      not_covered: what else depends on the private data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
+      not_covered: other dependences on the private data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
 
     Returns:
-      The runs; FINISHED are those that returned a point.
+      The runs. Those with status FINISHED returned a point.
 
     Raises:
-      ValueError: if an argument is outside its domain, the numbers of runs disagree, or there are too few examples for
-        one fresh gradient.
+      ValueError: an argument is outside its domain, the numbers of runs disagree, or there are too few examples for one
+        fresh gradient.
 
     Example:
       >>> from dpnotes.oracles.samples import VirtualSamples
@@ -475,7 +458,7 @@ def drift_escape(
       >>> runs.state.status.tolist(), bool((data.landscape.gradient(runs.x).norm(dim=1) < 0.2).all())
       ([1, 1], True)
     """
-    chosen = [parameters] * len(x) if isinstance(parameters, Parameters) else list(parameters)
+    chosen = [parameters] * len(x) if isinstance(parameters, DriftEscapeParameters) else list(parameters)
     validate.same_length(x=x, parameters=chosen, streams=streams)
     escapes = [p.escape for p in chosen]
     method, oracle = method_of(escapes, repeat, return_tested), spider_of(chosen, samples, x.device)

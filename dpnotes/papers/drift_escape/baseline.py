@@ -1,4 +1,4 @@
-"""Distributed DP-SGD, what drift escape by clients is compared with: the same clients, and the same claims."""
+"""Distributed DP-SGD, the baseline for distributed drift escape: it has the same clients and the same guarantees."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,49 +15,50 @@ from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.privacy.events import clipped_sensitivity
 from dpnotes.random.streams import Streams
-from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, Positive, checked
 
 
+@checked
 def distributed_noisy_sgd(
     problem_of: Callable[[range], Problem],
     x: Tensor,
     streams: Streams,
     *,
     blocks: Blocks,
-    epsilon: float,
+    epsilon: Positive,
     delta: float,
-    norm_bound: float,
-    step_size: float,
-    num_steps: int,
+    norm_bound: Positive,
+    step_size: Positive,
+    num_steps: AtLeastOne,
     observe: Observer | None = None,
     not_covered: tuple[str, ...] = (),
 ) -> Runs:
-    """DP-SGD by clients: each sends the clipped, noised mean gradient of all its examples, the server follows the mean.
+    """Run DP-SGD by clients: each sends its clipped, noised mean gradient, and the server steps along their mean.
 
-    `oracles.clients.Clients` over `oracles.minibatch.MinibatchGradient`. With one client, all examples and a server
-    that is trusted with them, it is DP-SGD.
+    The oracle is `oracles.clients.Clients` over `oracles.minibatch.MinibatchGradient`, on whole batches. With a single
+    client that holds all examples this is DP-SGD with a trusted server.
 
     Formal guarantees:
-      What a client sends in `num_steps` rounds is (epsilon, delta)-DP under replace-one in its own examples, whoever
-      sees it, by noise of the exact accountant: the fewer examples it has, the more noise it adds.
+      Everything that a client sends in `num_steps` rounds is (epsilon, delta)-DP under replace-one in its own examples,
+      whoever sees it. The noise comes from the exact accountant: a client with fewer examples adds more noise.
 
     Args:
-      problem_of: from the clients of a block (numbers from 0 on) to the problem of their examples; row
-        `run * clients + place`, all with equally many examples. Clients of other sizes have blocks of their own.
+      problem_of: from the clients of a block (numbered from 0) to the problem of their examples, in row `run * clients
+        + place`, with equally many examples each. Clients with other numbers of examples need other blocks.
       x: `(runs, dim)` initial points, chosen without looking at the data.
-      streams: one key a run, from which the clients' follow; or secret ones.
-      blocks: the clients, and which process computes them.
+      streams: one key per run, from which the clients' keys are derived; or secret streams.
+      blocks: the clients, and the process that computes each of them.
       epsilon: of each client, above 0.
       delta: in (0, 1).
-      norm_bound: C, above 0: longer gradients are scaled down to it.
+      norm_bound: C, above 0, the clipping norm of the gradients.
       step_size: above 0.
-      num_steps: rounds, at least 1.
-      observe: as `methods.loop.drive`.
-      not_covered: as `methods.loop.run`.
+      num_steps: number of rounds, at least 1.
+      observe: as in `methods.loop.drive`.
+      not_covered: as in `methods.loop.run`.
 
     Raises:
-      ProcessLost: if another process dies, hangs or computes something else.
-      ValueError: outside these domains.
+      ProcessLost: another process died, hung or computed something different.
+      ValueError: an argument is outside its domain.
 
     Example:
       >>> from dpnotes.problems.quadratics import Quadratic
@@ -69,14 +70,11 @@ def distributed_noisy_sgd(
       >>> round(runs.guarantees[0].epsilon, 6), runs.state.oracle.meter.calls.tolist()
       (2.0, [[10, 10, 10, 10, 10]])
     """
-    validate.instance(Blocks, blocks=blocks)
-    validate.positive(epsilon=epsilon, norm_bound=norm_bound, step_size=step_size)
-    validate.at_least(1, num_steps=num_steps)
 
     def oracle_of(members: range) -> MinibatchGradient:
         problem = problem_of(members)
         sensitivity = clipped_sensitivity(norm_bound, problem.num_examples, Relation.REPLACE_ONE, WHOLE)
-        noise_std = gaussian_std(epsilon, delta, sensitivity * num_steps**0.5)  # as of one release of them all
+        noise_std = gaussian_std(epsilon, delta, sensitivity * num_steps**0.5)  # as one release of all
         rows = torch.full((len(x) * len(members),), noise_std, dtype=torch.float64, device=x.device)
         return MinibatchGradient(problem, WHOLE, rows, norm_bound, num_steps, Relation.REPLACE_ONE, clipped=True)
 

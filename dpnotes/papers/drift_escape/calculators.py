@@ -1,11 +1,12 @@
-"""Calculators: parameters, rates and sample sizes of the drift escape paper, as functions of plain numbers.
+"""Parameters, rates and sample sizes of the drift escape paper, as functions of plain numbers.
 
-Sets of constants: `paper`, as printed, with 1 for what an O hides; `corrected`, what the proofs give with their
-constants and logarithms, of which C and s, which the paper leaves open, are arguments; `one`, all constants and
-logarithms 1. The error of Theorems 2, 3 and 4 has no corrected constants: their O hides C, s and the logarithm mu.
-`algorithms.theorem_2` has parameters with all of them, and noise that is private.
+Sets of constants: `paper`, as printed, with 1 for the constants that an O hides; `corrected`, the constants and
+logarithms that the proofs give, with the paper's unspecified C and s as arguments; `one`, all constants and
+logarithms 1. The error of Theorems 2, 3 and 4 has no corrected constants, because their O hides C, s and the
+logarithm mu. `algorithms.theorem_2` gives parameters under all three sets, with noise that is private under the last
+two.
 
-The two circular systems are solved to `TOLERANCE`: mu of (5), which occurs in its own entries, by iteration, and the
+Two circular systems are solved to `TOLERANCE`: the equation (5) for mu, whose entries contain mu, by iteration, and the
 error of Theorems 2 and 3, on which the oracle's noise depends, by bisection.
 """
 
@@ -41,18 +42,18 @@ from dpnotes.privacy.calibration import gaussian_delta, gaussian_std
 from dpnotes.theory.calculators import Calculator, Measure, accuracies, evaluations, parameters, sample_sizes
 from dpnotes.theory.refusals import NoRoot, require, require_informative
 
-_least_noise = np.vectorize(gaussian_std, otypes=[float])  # of a Gaussian for a sensitivity of 1
+_least_noise = np.vectorize(gaussian_std, otypes=[float])  # noise of a Gaussian mechanism with sensitivity 1
 TOLERANCE = 1e-12  # relative
 _MOST_STEPS = 1000
 
 
 def _floats(*values: Any) -> tuple[Any, ...]:
-    """Integers as floating point numbers, whose squares do not overflow."""
+    """Return integers as floating-point numbers, so that their squares do not overflow."""
     return tuple(np.asarray(value, dtype=float)[()] for value in values)
 
 
 def _check_smoothness(smoothness: Any, curvature: Any) -> None:
-    """The assumption M >= sqrt(rho alpha), without which (4) gives a step size above 1/M."""
+    """Refuse M < sqrt(rho alpha): the paper assumes the opposite, without which (4) gives a step size above 1/M."""
     require(
         smoothness >= curvature,
         "Expected M={M:.6g} >= sqrt(rho alpha)={curvature:.6g}: the error alpha is too large by a factor {factor:.4g} "
@@ -72,14 +73,14 @@ def _repeats(omega_0: Any, constants: str) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- (4) and (5)
 def _at(mu: Any, given: dict[str, Any], constants: str) -> dict[str, Any]:
-    """All of (4), and (69) to (72), at one mu."""
+    """Return all quantities of (4), and of (69) to (72), at one value of mu."""
     C, s, psi, M, rho, U, omega = (given[name] for name in ("C", "s", "psi", "M", "rho", "U", "omega"))
     iota = s * mu
     printed = constants == "paper"
     chi = 4 * np.sqrt(C) * s * mu**2 * psi if printed else np.sqrt(C) * s**1.5 * mu**2.5 * psi
     alpha = 4 * chi
     curvature = np.sqrt(rho * alpha)
-    power = 0 if printed else 1  # of the iota that Lemmas 1 and 4 lack
+    power = 0 if printed else 1  # power of the iota that Lemmas 1 and 4 lack
     eta = curvature / (M**2 * iota ** (2 + power))
     steps = iota / (s * eta * curvature)
     decrease = s / (8 * iota ** (3 + power)) * alpha * np.sqrt(alpha / rho)
@@ -90,7 +91,7 @@ def _at(mu: Any, given: dict[str, Any], constants: str) -> dict[str, Any]:
     else:
         saddles = np.maximum(U / decrease, 1.0)
         repeats = np.log(4 * saddles / omega) / math.log(4 / 3)
-        # Steps of descent gain 3/2 chi^2 eta each; the last point takes all its attempts.
+        # Each descent step decreases the risk by 3/2 chi^2 eta; the last point takes all of its attempts.
         total = (U / np.minimum(decrease / steps, 1.5 * chi**2 * eta) + steps) * repeats
     return {
         "mu": mu,
@@ -109,7 +110,7 @@ def _at(mu: Any, given: dict[str, Any], constants: str) -> dict[str, Any]:
 
 
 def _entries(found: dict[str, Any], given: dict[str, Any], constants: str) -> Any:
-    """The largest entry of (5), or of its repaired form."""
+    """Return the largest entry of (5), as printed or as repaired."""
     C, s, psi, rho, d, r, omega = (given[name] for name in ("C", "s", "psi", "rho", "d", "r", "omega"))
     eta = found["eta"]
     if constants == "paper":
@@ -161,7 +162,7 @@ def _parameters(
 
 
 def _plain(psi: Any, M: Any, rho: Any, U: Any) -> dict[str, Any]:
-    """(4) with all constants and logarithms 1."""
+    """Return the quantities of (4) with all constants and logarithms 1."""
     curvature = np.sqrt(rho * psi)
     eta = curvature / M**2
     one = np.ones_like(np.asarray(curvature, dtype=float))[()]
@@ -179,7 +180,7 @@ def _plain(psi: Any, M: Any, rho: Any, U: Any) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- Theorems 2 and 3
 def _constants(d: Any, delta: Any, epsilon: Any, constants: str) -> tuple[float, float, float, Any, Any]:
-    """alpha over psi, chi over psi, the 2 of the batches, and the logarithms of sigma^2 and of r^2."""
+    """Return alpha/psi, chi/psi, the factor 2 of the batch sizes, and the logarithms of sigma^2 and of r^2."""
     if constants == "one":
         return 1.0, 1.0, 1.0, 1.0, 1.0
     if constants == "paper":
@@ -189,13 +190,15 @@ def _constants(d: Any, delta: Any, epsilon: Any, constants: str) -> tuple[float,
             d=d,
         )
         return 16.0, 4.0, 2.0, np.log(d) ** 2, np.log(1 / np.asarray(delta, dtype=float))[()]
-    # A release has twice the sensitivity that the paper's formulas have, an example replaced, and the least noise.
+    # A release has twice the sensitivity of the paper's formulas, because an example is replaced, and the least noise.
     private = (2 * epsilon * _least_noise(epsilon, delta)) ** 2
     return 4.0, 1.0, 2.0, (1 + np.log(d) / math.log(2)) ** 2, private
 
 
 def _coefficients(constant: Any, n: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: Any, m: Any) -> Any:
-    """psi^2 = a sqrt(alpha)/kappa + b alpha/kappa^2 + kappa (e alpha^{-5/2} + f alpha^{-5}), as in (83) or (95).
+    """Return a, b, e, f of psi^2 = a sqrt(alpha)/kappa + b alpha/kappa^2 + kappa (e alpha^{-5/2} + f alpha^{-5}).
+
+    This is (83), or (95) with clients.
 
     The batches are b_1 = n kappa/(k U eta) and b_2 = n eta chi^2/(k U), with chi = alpha chi_over/alpha_over.
     """
@@ -210,7 +213,7 @@ def _coefficients(constant: Any, n: Any, d: Any, epsilon: Any, G: Any, M: Any, r
 
 
 def _balanced_kappa(square: Any, error: Any, fresh_data: Any, fresh_private: Any) -> Any:
-    """The kappa at which fresh gradients make half of psi^2."""
+    """Return the kappa at which fresh gradients contribute half of psi^2."""
     linear, quadratic = fresh_data * np.sqrt(error), fresh_private * error
     # 1/kappa is the positive root of quadratic x^2 + linear x = psi^2/2; written so that nothing cancels.
     return (linear + np.sqrt(linear**2 + 2 * quadratic * square)) / square
@@ -225,7 +228,7 @@ def _printed_kappa(n: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: An
 
 
 def _excess(error: Any, numbers: tuple[Any, ...], constant: Any, constants: str) -> Any:
-    """Noise that the error asks for, over noise that it allows; it falls with the error and with n."""
+    """Return the noise at this error divided by the noise that it allows; it decreases with the error and n."""
     fresh_data, fresh_private, difference_data, difference_private = _coefficients(constant, *numbers)
     square = (error / constant[0]) ** 2
     tail = difference_data * error**-2.5 + difference_private * error**-5.0
@@ -236,7 +239,7 @@ def _excess(error: Any, numbers: tuple[Any, ...], constant: Any, constants: str)
 
 
 def _bisect(excess: Callable[[Any], Any], start: Any, what: str) -> Any:
-    """Where a falling function crosses 1, by bisection in the logarithm around a start."""
+    """Return the point at which a decreasing function crosses 1, by bisection in the logarithm around a start."""
     start = np.asarray(start, dtype=float)[()]
     low = high = np.log(start)
     up = down = start > 0
@@ -268,16 +271,16 @@ def _closed_form(n: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: Any,
 
 
 def largest_sensitivity(b_1: Any, b_2: Any, kappa: Any, G: Any, M: Any) -> Any:
-    """Of an estimate: a fresh gradient and all differences until the next, an example replaced.
+    """Return the replace-one sensitivity of an estimate: a fresh gradient and all differences until the next one.
 
-    The difference of a move is `2 M |move| / b_2` at most, and squared moves add up to kappa: noise that is so many
-    times the sensitivity of each release is as many times this in all.
+    The difference of a move has sensitivity at most `2 M |move| / b_2`, and the squared moves add up to at most kappa.
+    Noise of a fixed multiple of every release's sensitivity is the same multiple of this total sensitivity.
     """
     return 2 * np.sqrt((G / b_1) ** 2 + M**2 * kappa / b_2**2)
 
 
 def _described(error: Any, numbers: tuple[Any, ...], constant: Any, constants: str) -> dict[str, Any]:
-    """All parameters at an error."""
+    """Return all parameters at a given error."""
     n, d, epsilon, G, M, rho, U, m = numbers
     alpha_over, chi_over, k, data, private = constant
     require_informative("alpha", error, "G", G, why="every point has that, there are too few examples for more")
@@ -314,7 +317,7 @@ def _described(error: Any, numbers: tuple[Any, ...], constant: Any, constants: s
         "R": U * eta / kappa,
         "sigma": sigma,
         "r": r,
-        # Each of m clients adds noise of its own, which is sqrt(m) times that of their mean.
+        # Each of the m clients adds its own noise, which is sqrt(m) times the noise of their mean.
         "delta_reached": gaussian_delta(epsilon, np.sqrt(m) * r / largest_sensitivity(b1, b2, kappa, G, M)),
     }
     return {name: np.asarray(value)[()] for name, value in found.items()}
@@ -357,7 +360,7 @@ def _samples(
 
 
 def _root(n: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: Any, m: Any, kappa: Any) -> dict[str, Any]:
-    """The alpha at which (83) holds, or (95) with m clients: chi = alpha, every constant 1, kappa as given.
+    """Return the alpha that solves (83), or (95) with m clients, for chi = alpha, every constant 1 and the given kappa.
 
     >>> round(ROOT(n=1e12, d=100, epsilon=1.0, G=1.0, M=1.0, rho=1.0, U=1.0, m=1, kappa=1e-6)["alpha"], 6)
     0.000136
@@ -376,7 +379,7 @@ def _root(n: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: Any, m: Any
 
 # ---------------------------------------------------------------- Theorem 4
 def _check_examples(count: Any, d: Any, omega_s: Any, constants: str) -> None:
-    """The condition of Theorem 4; the norm of a Hessian needs 2d where the paper has d (Lemma 14)."""
+    """Check the condition of Theorem 4 on m n; the norm of a Hessian needs 2d where the paper has d (Lemma 14)."""
     needed = 4 / 9 * np.log((8 if constants == "paper" else 16) * d / omega_s)
     require(
         count >= needed,
@@ -387,7 +390,7 @@ def _check_examples(count: Any, d: Any, omega_s: Any, constants: str) -> None:
 
 
 def _selected(a: Any, count: Any, gradient: Any, curvature: Any) -> Any:
-    """Error of the selected point, by the noise of what is sent: of a gradient, and of what tells the curvature."""
+    """Return the error of the selected point, from the noise of the gradient and of the curvature that clients send."""
     sampling = 1 / np.sqrt(count)
     return np.maximum(a + sampling + gradient, (np.sqrt(a) + sampling + curvature) ** 2)
 
@@ -419,7 +422,7 @@ def _selection_by_products(
     _check_examples(count, d, omega_s, constants)
     gradient, products = np.sqrt(d) / (scale * a**1.25), a**-0.25
     out = _selected(a, count, gradient, np.sqrt(products) * gradient)
-    whole = _selected(a, count, gradient, np.sqrt(d) * gradient)  # not refused: that it is vacuous is what it shows
+    whole = _selected(a, count, gradient, np.sqrt(d) * gradient)  # shown although it is vacuous
     require_informative("alpha_out", out, "G", 1.0)
     found = {
         "alpha_out": out,
@@ -496,8 +499,8 @@ SAMPLES = Calculator(_samples, (alpha, d, epsilon, delta, G, M, rho, U), _SAMPLE
 SHARED_SAMPLES = Calculator(
     _shared_samples, (alpha, d, epsilon, delta, G, M, rho, U, m), _SAMPLE_OUTPUTS, _ORDERS, _HIDDEN
 )
-# What `algorithms.theorem_2` takes its oracle from: its batches, with the accountant's noise. The error of an escape at
-# that noise is Theorem 1's.
+# The calculator that `algorithms.theorem_2` takes its oracle from: the printed batch sizes with the accountant's noise.
+# Theorem 1 gives the error of an escape at that noise.
 PLAN = replace(
     RATE,
     outputs={**_RATE_OUTPUTS, **parameters({"alpha": "what the batches balance"})},

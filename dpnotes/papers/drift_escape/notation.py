@@ -1,4 +1,4 @@
-"""The letters of the paper, with their units; and what several modules of this paper use."""
+"""The letters of the paper with their units, and definitions that several modules of this paper share."""
 
 import math
 
@@ -13,7 +13,7 @@ PAPER = Paper(
     venue="submission to ICLR, under double-blind review",
     year=2024,
     doi="",
-    arxiv="",  # the version on arXiv is a later one, with another title
+    arxiv="",  # empty: the arXiv version is later, with another title
     version="anonymous submission to ICLR, before arXiv:2505.15647 (the later version has another title)",
     bibtex="""@unpublished{anonymous2024private,
   title  = {Private Stochastic Optimization for Achieving Second-Order Stationary Points},
@@ -86,7 +86,7 @@ sigma2 = SYMBOLS.symbol("sigma_2", "noise of a Hessian in Algorithm 4, each entr
 omega_s = SYMBOLS.symbol(
     "omega_s", "failure probability of Algorithm 4", domain=UNIT_INTERVAL, latex="\\omega'", usual=(1e-4, 0.5)
 )
-# Where G, M, rho and U are set to 1 the error is a number.
+# With G, M, rho and U set to 1, the error has no unit.
 a = SYMBOLS.symbol("a", "alpha, where G = M = rho = U = 1", latex="\\alpha")
 p = SYMBOLS.symbol("p", "sqrt(d)/(n epsilon)", domain=UNIT_INTERVAL, usual=(1e-9, 1))
 data = SYMBOLS.symbol("D", "sqrt(m) n epsilon", latex="(\\sqrt{m}n\\epsilon)")

@@ -1,9 +1,10 @@
-"""Private Stochastic Optimization for Achieving Second-Order Stationary Points, arXiv:2505.15647: one run on a board.
+"""The algorithms of arXiv:2505.15647 (Private Stochastic Optimization for ... Stationary Points), each for one run.
 
-Read it first. `algorithms.py` does the same for many runs at once, with guarantees and refusals; `tests/papers/
-test_reference.py` holds the two together. What begins with `private_` is known to the data holder alone; all else in a
-step is released or follows from what is. A number in `printed` makes that line the paper's own, where ours differs;
-each algorithm has numbers, and sets, of its own.
+Read this file first. `algorithms.py` implements the same algorithms for many runs at once, with guarantees and
+refusals; `tests/papers/test_reference.py` checks that both give the same results. Values whose names begin with
+`private_` are known to the data holder alone; every other value of a step is released or computed from released values.
+A line number in `printed` selects the paper's version of that line where ours differs; each algorithm has its own line
+numbers and its own set.
 """
 
 import math
@@ -15,21 +16,21 @@ from torch import Tensor
 
 
 class Release(NamedTuple):
-    """What became of query t of the oracle, and all that it remembers."""
+    """The result of query t of the oracle, which is also the oracle's whole memory."""
 
     t: int
     asked: Tensor  # (d,), x_{t-1}
-    fresh: bool  # whether O1 was asked, or O2
+    fresh: bool  # True if O1 was called, False if O2
     batch: int  # examples of this query
     private_mean: Tensor  # (d,)
     g: Tensor  # (d,), released
     drift: float  # in units of length squared
     paid: float  # zCDP of the examples of this query
-    left: int  # examples
+    left: int  # number of unused examples
 
 
 class Round(NamedTuple):
-    """What became of query t of the clients: as a `Release`, with what each of m clients sent."""
+    """The result of query t of the clients: the fields of a `Release`, and the vector that each of m clients sent."""
 
     t: int
     asked: Tensor  # (d,), x_{t-1}
@@ -39,12 +40,12 @@ class Round(NamedTuple):
     g: Tensor  # (d,), the server's
     drift: float
     paid: float  # zCDP of the examples of this query, of each client
-    left: int  # examples, of the client that has fewest
+    left: int  # number of unused examples of the client that has fewest
     sent: Tensor  # (m, d), released
 
 
 class Model(NamedTuple):
-    """What became of model t of a list; d' = d + d(d+1)/2, a gradient and the upper triangle of a Hessian, scaled."""
+    """The result of testing model t, with d' = d + d(d+1)/2: a gradient and the scaled upper triangle of a Hessian."""
 
     t: int
     x: Tensor  # (d,), x_t
@@ -52,19 +53,19 @@ class Model(NamedTuple):
     sent: Tensor  # (m, d'), released
     gradient: Tensor  # (d,), the server's
     hessian: Tensor  # (d, d), the server's
-    longest: float  # a gradient that is accepted, in units of loss over length
-    least: float  # eigenvalue that is accepted, in units of loss over length squared
+    longest: float  # largest accepted norm of the gradient, in units of loss over length
+    least: float  # smallest accepted eigenvalue, in units of loss over length squared
     yes: bool
     paid: float  # zCDP of the examples of each client
-    left: float  # zCDP
+    left: float  # zCDP that remains for later models
 
 
 class Step(NamedTuple):
-    """A move of Algorithm 1, and the query that it follows."""
+    """A move of Algorithm 1, and the query on which it is based."""
 
-    q: int  # attempt; 0: descending
-    tau: int  # step of the attempt
-    esc: bool  # whether it left the ball
+    q: int  # number of the attempt; 0 while descending
+    tau: int  # step within the attempt
+    esc: bool  # whether the iterate left the ball around x~
     x: Tensor  # (d,), x_t
     t: int
     asked: Tensor
@@ -75,11 +76,11 @@ class Step(NamedTuple):
     drift: float
     paid: float
     left: int
-    sent: Any = None  # (m, d), by clients, where it is a `Round`
+    sent: Any = None  # (m, d), for a `Round` of clients
 
 
 def clipped(rows: Tensor, longest: float) -> Tensor:
-    """Vectors `(examples, d)`, those that are longer scaled down to `longest`.
+    """Scale down the vectors `(examples, d)` that are longer than `longest`.
 
     >>> clipped(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), 1.0)
     tensor([[0.6000, 0.8000],
@@ -95,29 +96,29 @@ def adaptive_dp_spider(
     """Algorithm 2 "Adaptive DP-SPIDER".
 
     Args:
-      models: x_0, x_1, ..., each `(d,)` and with the `Release` to go on from, None to begin anew; they may depend on
-        what was yielded for those before.
-      gradients: from x and places to `(places, d)`: the gradients, in units of loss over length, of the examples at
-        these places of an order in which each example stands once.
+      models: x_0, x_1, ..., each `(d,)` and paired with the `Release` to continue from, or None to start anew. They may
+        depend on the previously yielded values.
+      gradients: from x and positions to `(positions, d)`: the gradients of the examples at these positions, in units of
+        loss over length. The positions refer to an order that contains each example once.
       n: number of examples.
-      b1: batch of O1. A batch is rounded up to a whole number.
-      b2: batch of O2.
-      kappa: drift at which O1 is asked, in units of length squared.
-      G: the longest gradient, in units of loss over length.
+      b1: batch size of O1. Batch sizes are rounded up to a whole number.
+      b2: batch size of O2.
+      kappa: drift at which O1 is called, in units of length squared.
+      G: clipping norm of the gradients, in units of loss over length.
       M: smoothness, in units of loss over length squared.
-      multiplier: the noise over how far an example that is replaced moves the mean; printed is `sqrt(c_1 log(1 /
+      multiplier: the noise divided by the replace-one sensitivity of the mean; the paper prints `sqrt(c_1 log(1 /
         delta)) / epsilon`.
-      eta: step size of the moves, in units of length squared over loss; of the printed line 12 alone.
+      eta: step size of the moves, in units of length squared over loss; only the printed line 12 uses it.
       noise: from t = 1, 2, ... to a draw of N(0, I_d).
-      printed: {5}, {10}: an example that is replaced is taken to move a mean by half of what it does; {12}: moves are
-        taken to be `eta |g|` long, which a jump back is not. (In print lines 12 and 13 stand inside the else branch, so
-        that a fresh gradient is overwritten at once; they always follow both here, claim drift_escape.alg2.update.)
+      printed: {5}, {10}: the sensitivity is taken to be half of the replace-one sensitivity; {12}: moves are taken to
+        have length `eta |g|`, which is wrong for a jump back. (The paper prints lines 12 and 13 inside the else branch,
+        which would overwrite a fresh gradient at once; here they follow both branches, claim drift_escape.alg2.update.)
 
     Ours throughout: gradients longer than G are scaled down, and so are differences longer than M times the move. The
     paper presumes that none is.
 
     Yields:
-      A `Release`. The generator's value is why it ended.
+      A `Release` each time. The generator's return value is the reason it ended.
 
     >>> data, points = torch.tensor([[0.1], [-0.1]]).repeat(20, 1), [torch.ones(1), torch.zeros(1), torch.ones(1)]
     >>> sums = adaptive_dp_spider(
@@ -154,24 +155,24 @@ def distributed_adaptive_dp_spider(
     """Algorithm 3 "Distributed Adaptive DP-SPIDER".
 
     Args:
-      models: as in `adaptive_dp_spider`, with the `Round` to go on from.
-      gradients: of each client, as there.
-      n: numbers of examples, one a client.
-      b1: batch of O1, of each client.
-      b2: batch of O2.
-      kappa: drift at which O1 is asked, in units of length squared.
-      G: the longest gradient, in units of loss over length.
+      models: as in `adaptive_dp_spider`, with the `Round` to continue from.
+      gradients: one function per client, each as in `adaptive_dp_spider`.
+      n: number of examples of each client.
+      b1: batch size of O1, of each client.
+      b2: batch size of O2, of each client.
+      kappa: drift at which O1 is called, in units of length squared.
+      G: clipping norm of the gradients, in units of loss over length.
       M: smoothness, in units of loss over length squared.
-      multiplier: as there.
-      eta: as there; of the printed line 17 alone.
+      multiplier: as in `adaptive_dp_spider`.
+      eta: step size, which only the printed line 17 uses.
       noise: from t = 1, 2, ... and a client to a draw of N(0, I_d).
-      printed: {6}, {13}: an example that is replaced is taken to move a client's mean by half of what it does; {17}:
-        moves are taken to be `eta |g|` long.
+      printed: {6}, {13}: the sensitivity of a client's mean is taken to be half of the replace-one sensitivity; {17}:
+        moves are taken to have length `eta |g|`.
 
     Ours throughout: clipped as there.
 
     Yields:
-      A `Round`. The generator's value is why it ended.
+      A `Round` each time. The generator's return value is the reason it ended.
 
     >>> clients, points = [lambda x, z: x.expand(len(z), 1)] * 3, [torch.ones(1), torch.zeros(1)]
     >>> rounds = distributed_adaptive_dp_spider(
@@ -210,27 +211,28 @@ def distributed_model_selection(
 ):
     """Algorithm 4 "Distributed Private Model Selection", with c_1 = c_2.
 
-    Both derivatives of an example are one vector here, whose parts are scaled so that each is at most G long.
+    Gradient and Hessian of an example form one vector here, whose two parts are scaled to a length of at most G each.
 
     Args:
-      models: x_1, x_2, ..., T at most, each `(d,)`, chosen without looking at these examples.
-      gradients: of each client, from x to those of its examples, `(n_j, d)`, in units of loss over length.
-      hessians: of each client, from x to `(n_j, d, d)`, in units of loss over length squared.
-      n: numbers of examples, one a client.
-      T: number of models that are paid for.
+      models: x_1, x_2, ..., at most T, each `(d,)`, chosen without looking at these examples.
+      gradients: one function per client, from x to the gradients of its examples, `(n_j, d)`, in units of loss over
+        length.
+      hessians: one function per client, from x to `(n_j, d, d)`, in units of loss over length squared.
+      n: number of examples of each client.
+      T: largest number of models; the noise is calibrated for T of them.
       alpha: accuracy, in units of loss over length.
       rho: Hessian-Lipschitz constant, in units of loss over length cubed.
-      G: the longest gradient.
+      G: bound on the norm of an example's gradient.
       M: smoothness.
-      epsilon: of each client.
-      delta: of each client.
-      c: c_1 and c_2, from an accountant; 9.671 at epsilon = 1, delta = 1e-5.
-      omega: the probability that an answer is wrong.
+      epsilon: privacy parameter of each client.
+      delta: privacy parameter of each client.
+      c: c_1 and c_2, computed by an accountant; 9.671 at epsilon = 1, delta = 1e-5.
+      omega: the probability that some answer is wrong.
       noise: from t = 1, 2, ... and a client to a draw of N(0, I_d').
-      printed: {7}: nothing is allowed for c, nor for more than one model.
+      printed: {7}: the tolerance ignores c and the number of models.
 
     Yields:
-      A `Model`. The generator's value is why it ended, and which model is published.
+      A `Model` each time. The generator's return value is the reason it ended, and the number of the published model.
 
     >>> data, flat = torch.linspace(-0.1, 0.1, 50)[:, None], torch.ones(50, 1, 1)  # of the losses (x - z)^2 / 2
     >>> found = distributed_model_selection(
@@ -264,9 +266,9 @@ def distributed_model_selection(
 
 
 def errors(d, n, T, G, M, sigmas, c, omega, printed):
-    """How far the server's gradient and its smallest eigenvalue are off at most, with probability 1 - omega.
+    """Return bounds on the errors of the server's gradient and smallest eigenvalue, valid with probability 1 - omega.
 
-    The arguments are those of `distributed_model_selection`; `sigmas` is the noise of each client's gradient.
+    The arguments are those of `distributed_model_selection`; `sigmas` holds the noise of each client's gradient.
 
     >>> [round(error, 3) for error in errors(1, [50] * 100, 2, 1.0, 1.0, [0.1] * 100, 9.671, 0.1, frozenset())]
     [0.099, 0.108]
@@ -288,21 +290,21 @@ def drift_escape(oracle, x, eta, chi, Q, S, T_esc, repeat="refresh", printed=fro
     """Algorithm 1 "Gaussian Perturbed Stochastic Gradient Descent".
 
     Args:
-      oracle: `P_Grad_Oracle`: from models to `Release`s, as `adaptive_dp_spider`, or to `Round`s of clients.
+      oracle: `P_Grad_Oracle`, from models to `Release`s as in `adaptive_dp_spider`, or to `Round`s of clients.
       x: `(d,)`, x_0, chosen without looking at the data.
       eta: step size, in units of length squared over loss.
-      chi: a gradient of at most 3 chi is small, in units of loss over length.
-      Q: attempts.
-      S: radius, in units of length.
-      T_esc: steps of an attempt.
-      repeat: what becomes of the oracle in a further attempt, of which the paper says nothing: "refresh", it begins
-        anew; "restore", it remembers what it did at x~, the query there included.
-      printed: {9}: nothing becomes of it, it sees a jump; {11}: the first step of an attempt asks once more at x~;
-        {21}: the last point is returned, not x~, which was tested.
+      chi: a gradient with norm at most 3 chi counts as small, in units of loss over length.
+      Q: number of attempts.
+      S: escape radius, in units of length.
+      T_esc: number of steps of an attempt.
+      repeat: state of the oracle at a further attempt, which the paper does not specify: "refresh", the oracle starts
+        anew; "restore", it returns to its state at x~, including the query there.
+      printed: {9}: the oracle's state is not changed, so that it sees a jump; {11}: the first step of an attempt
+        queries x~ again; {21}: the last point is returned instead of x~, which was tested.
 
     Yields:
-      A `Step`; one that a restored oracle need not be asked for has the t of its query. The generator's value is why it
-      ended, and the point that is returned.
+      A `Step` each time; a step that a restored oracle answers from memory has the t of the earlier query. The
+      generator's return value is the reason it ended, and the returned point.
 
     >>> def oracle(models):  # of the loss x^2 / 2, without data
     ...     return (Release(t, x, True, 1, x, x, 0.0, 0.0, 0) for t, (x, _) in enumerate(models, start=1))

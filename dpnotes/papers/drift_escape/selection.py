@@ -1,278 +1,63 @@
-"""Which model to publish: Algorithm 4 of arXiv:2505.15647, and what a trusted server does in its place.
+"""Selection of a model to publish: Algorithm 4 of arXiv:2505.15647, and a trusted server in its place.
 
 Each client has examples that no model was trained on, and sends a noisy gradient and a noisy Hessian of each model.
-What `distributed_drift_escape` returns needs neither: it was tested on the way.
+The point that `distributed_drift_escape` returns needs no selection: the run itself tested it.
 """
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dpnotes.core import WHOLE, Estimate, Guarantee, Relation, Status
-from dpnotes.guarantees import SHOWN_ALONE, Assumption, Basis
+from dpnotes.guarantees import Assumption
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients, ClientsState
-from dpnotes.oracles.release import Answer, Ask, Bound, Desk, Meter, OnDesk, Plan, State
+from dpnotes.oracles.release import Answer, Ask, Bound, Meter, ReleasePlan, Releases, ReleasingOracle, State
+from dpnotes.papers.drift_escape.derivatives import Derivatives, apart_again, smallest_eigenvalues
 from dpnotes.privacy import search
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.privacy.noise import TOLERANCE
-from dpnotes.problems.closed import Open, closed, compare_losses, refuse_code_of_tensors
-from dpnotes.problems.passes import nothing_beneath, refuse_what_sees_all
-from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
-from dpnotes.util.precision import full_precision
 
 
-# ---------------------------------------------------------------- a gradient and a Hessian as one vector
-def with_triangle(gradient: Tensor, hessian: Tensor, weight: float) -> Tensor:
-    """A gradient `(..., dim)`, then the upper triangle of `(..., dim, dim)` times the weight, row by row.
-
-    Example:
-      >>> with_triangle(torch.tensor([1.0, 2.0]), torch.tensor([[3.0, 4.0], [4.0, 5.0]]), 0.5)
-      tensor([1.0000, 2.0000, 1.5000, 2.0000, 2.5000])
-    """
-    rows, columns = torch.triu_indices(hessian.shape[-1], hessian.shape[-1], device=hessian.device)
-    return torch.cat([gradient, weight * hessian[..., rows, columns]], -1)
-
-
-def apart_again(vector: Tensor, dim: int, weight: float) -> tuple[Tensor, Tensor]:
-    """The gradient and the symmetric Hessian of such a vector.
-
-    Example:
-      >>> apart_again(torch.tensor([1.0, 2.0, 1.5, 2.0, 2.5]), 2, 0.5)
-      (tensor([1., 2.]), tensor([[3., 4.],
-              [4., 5.]]))
-    """
-    hessian = vector.new_zeros(*vector.shape[:-1], dim, dim)
-    rows, columns = torch.triu_indices(dim, dim, device=vector.device)
-    hessian[..., rows, columns] = vector[..., dim:] / weight
-    return vector[..., :dim], hessian + hessian.triu(1).mT
-
-
-def smallest_eigenvalues(hessians: Tensor) -> Tensor:
-    """Those of symmetric `(rows, dim, dim)`, `(rows,)`; NaN where a matrix is not finite, whose decomposition may fail.
-
-    Example:
-      >>> smallest_eigenvalues(torch.stack([torch.eye(5), torch.full((5, 5), torch.nan)]))
-      tensor([1., nan])
-    """
-    finite = hessians.isfinite().flatten(1).all(1)
-    found = torch.linalg.eigvalsh(hessians.masked_fill(~finite[:, None, None], 0))[:, 0]
-    return found.masked_fill(~finite, torch.nan)
-
-
-class Derivatives(Protocol):
-    """The examples of some clients, a row each, that have second derivatives."""
-
-    @property
-    def total(self) -> Tensor:
-        """The number of examples, `(rows,)` int64."""
-        ...
-
-    @property
-    def basis(self) -> Basis:
-        """What the bounds of an example rest on."""
-        ...
-
-    @property
-    def apart(self) -> tuple[Assumption, ...]:
-        """What it rests on that an example's derivatives are its own."""
-        ...
-
-    def mean(self, x: Tensor, weight: float, longest: float) -> Tensor:
-        """The mean of all examples' `with_triangle` at `x` `(rows, dim)`; of longer ones, where that is enforced."""
-        ...
-
-    def take(self, index: Tensor) -> "Derivatives":
-        """Of some of the rows."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class ExampleDerivatives:
-    """The derivatives of your own loss, those of each example clipped, as one vector.
-
-    Args:
-      loss: `loss(parameters, *example) -> scalar`, differentiable twice; as `problems.custom.CustomProblem`.
-      data: of each row, tensors with one row an example.
-      examples_at_once: how many Hessians are held at once, at least 1.
-
-    Raises:
-      TypeError: for data that are no `torch.Tensor`, or of a subclass.
-      ValueError: for no data, or tensors of one row whose lengths disagree.
-
-    Example:
-      >>> own = (torch.eye(2),), (torch.tensor([[0.0, 1.0]]),)
-      >>> of_two = ExampleDerivatives(lambda x, a: (x - a).square().sum() / 2, own)
-      >>> of_two.mean(torch.zeros(2, 2), weight=0.5, longest=100.0)
-      tensor([[-0.5000, -0.5000,  0.5000,  0.0000,  0.5000],
-              [ 0.0000, -1.0000,  0.5000,  0.0000,  0.5000]])
-    """
-
-    loss: Callable[..., Tensor]
-    data: tuple[tuple[Tensor, ...], ...]
-    examples_at_once: int = 1024
-    basis: Basis = field(default="enforced", init=False)
-    apart: tuple[Assumption, ...] = field(default=(), init=False)
-
-    def __post_init__(self) -> None:
-        validate.provides("__call__", loss=self.loss)
-        validate.instance(tuple, data=self.data)
-        validate.at_least(1, examples_at_once=self.examples_at_once, num_rows=len(self.data))
-        for row, own in enumerate(self.data):
-            validate.instance(tuple, **{f"data[{row}]": own})
-            for i, tensor in enumerate(own):
-                validate.instance(Tensor, **{f"data[{row}][{i}]": tensor})
-                refuse_code_of_tensors(**{f"data[{row}][{i}]": tensor})
-            lengths = [len(tensor) if tensor.dim() else 0 for tensor in own]
-            validate.at_least(1, num_data_tensors=len(own), num_examples=min(lengths, default=0))
-            validate.same_length(**{f"data[{row}][{i}]": tensor for i, tensor in enumerate(own)})
-        if self._known is None:
-            object.__setattr__(self, "apart", (SHOWN_ALONE,))
-
-    @cached_property
-    def _known(self) -> nn.Module | None:
-        """The loss as known operations (`problems.closed`), if it is that."""
-        with suppress(Open):
-            return closed(self.loss, 1 + len(self.data[0]))
-        return None
-
-    @property
-    def total(self) -> Tensor:
-        """As `Derivatives.total`."""
-        return torch.tensor([len(own[0]) for own in self.data], device=self.data[0][0].device)
-
-    def mean(self, x: Tensor, weight: float, longest: float) -> Tensor:
-        """As `Derivatives.mean`; an example without finite ones counts as the longest slope: zero would look flat.
-
-        Raises:
-          Open: if the known operations that the loss is made of give other numbers than it.
-        """
-        if self._known is not None:
-            compare_losses(self._known, self.loss, x.shape[1], self.data[0])
-        found = x.new_empty(len(x), x.shape[1] * (x.shape[1] + 3) // 2)
-        for size in self.total.unique().tolist():  # rows with equally many examples are asked together
-            alike = (self.total == size).nonzero()[:, 0]
-            for rows in alike.split(max(1, self.examples_at_once // size)):
-                own = [torch.stack(tensors) for tensors in zip(*(self.data[i] for i in rows.tolist()), strict=True)]
-                found[rows] = self._sum(x[rows], own, weight, longest) / size
-        return found
-
-    @full_precision()
-    def _sum(self, x: Tensor, own: list[Tensor], weight: float, longest: float) -> Tensor:
-        """Over the second axis of `own`, `(rows, examples, ...)`."""
-        gradient, alike, total = torch.func.grad(self._known or self.loss), (None, *[0] * len(own)), 0
-        for start in range(0, own[0].shape[1], self.examples_at_once):
-            part = [tensor[:, start : start + self.examples_at_once] for tensor in own]
-            refuse_what_sees_all()
-            with nothing_beneath():
-                gradients = torch.func.vmap(torch.func.vmap(gradient, alike))(x, *part)
-                hessians = torch.func.vmap(torch.func.vmap(torch.func.jacrev(gradient), alike))(x, *part)
-            terms = with_triangle(gradients, hessians, weight)
-            # In float64, where squares of float32 numbers neither overflow nor vanish; and no weight of too few bits.
-            lengths = torch.linalg.vector_norm(terms, dim=2, dtype=torch.float64)
-            weights = (longest / lengths).clamp_max(1).to(terms)
-            lost = ~lengths.isfinite() | (weights < torch.finfo(terms.dtype).tiny)
-            weights, terms = weights.masked_fill(lost, 1), terms.masked_fill(lost[..., None], 0)
-            terms[..., 0].masked_fill_(lost, longest)
-            total = total + torch.bmm(weights[:, None], terms)[:, 0]
-        return total  # type: ignore[return-value]
-
-    def take(self, index: Tensor) -> "ExampleDerivatives":
-        """As `Derivatives.take`."""
-        return replace(self, data=tuple(self.data[i] for i in index.tolist()))
-
-
-@dataclass(frozen=True, eq=False)
-class VirtualDerivatives:
-    """So many examples of a distribution, drawn once: of all of them no more than the mean of their z is needed.
-
-    Args:
-      data: the distribution.
-      total: `(rows,)` int64, at least 1.
-      means: `(rows, dim)` float64, the mean of z over the examples of each row; see `drawn`.
-
-    Raises:
-      ValueError: for other shapes.
-
-    Example:
-      >>> from dpnotes.problems.separable import Cosine, Separable, Sine
-      >>> data = VirtualData(Separable([(Cosine(1.0), 2)]), Separable([(Sine(0.5), 2)]))
-      >>> many = VirtualDerivatives.drawn(data, torch.tensor([10**12]), Streams.of(0, ["client"]))
-      >>> many.mean(torch.zeros(1, 2, dtype=torch.float64), weight=1.0, longest=10.0).round(decimals=2)
-      tensor([[-0., -0., -1.,  0., -1.]], dtype=torch.float64)
-    """
-
-    data: VirtualData
-    total: Tensor
-    means: Tensor
-    basis: Basis = field(default="assumed", init=False)
-    apart: tuple[Assumption, ...] = field(default=(), init=False)
-
-    @staticmethod
-    def drawn(data: VirtualData, total: Tensor, streams: Streams) -> "VirtualDerivatives":
-        """With the examples of each row's stream."""
-        return VirtualDerivatives(data, total, data.fresh(total, streams, "selection: examples", 0).mean)
-
-    def __post_init__(self) -> None:
-        validate.instance(VirtualData, data=self.data)
-        validate.instance(Tensor, total=self.total, means=self.means)
-        if self.total.dim() != 1 or self.total.dtype != torch.int64 or not bool((self.total >= 1).all()):
-            given = validate.shown("total", self.total)
-            raise ValueError(f"Expected {given} to be whole numbers >= 1, (rows,) and int64.")
-        if self.means.shape != (len(self.total), self.data.dim):
-            raise ValueError(f"Expected means of shape {tuple(self.means.shape)} to be ({len(self.total)}, dim).")
-
-    def mean(self, x: Tensor, weight: float, longest: float) -> Tensor:
-        """As `Derivatives.mean`: nothing is clipped."""
-        landscape, features, means = self.data.landscape, self.data.features, self.means.to(x)
-        gradient = landscape.gradient(x) + means * features.gradient(x)
-        hessian = landscape.hessian(x) + torch.diag_embed(means * features.curvatures(x))
-        return with_triangle(gradient, hessian, weight)
-
-    def take(self, index: Tensor) -> "VirtualDerivatives":
-        """As `Derivatives.take`."""
-        return VirtualDerivatives(self.data, self.total[index], self.means[index])
-
-
-# ---------------------------------------------------------------- what counts as found
+# ---------------------------------------------------------------- the acceptance test
 @dataclass(frozen=True)
 class Selection:
-    """Which models count as found, and how much noise it takes to ask, with the constants that the proof needs.
+    """The thresholds and the noise of a selection, with the constants that the proof needs.
 
     A model is accepted if `|g| <= alpha + gradient_slack` and `lambda_min(H) >= -sqrt(rho alpha) - eigenvalue_slack`,
-    for the server's mean gradient and Hessian. Each slack is what sampling and noise are off at most, in all T models
-    with probability `1 - failure`:
+    for the server's mean gradient and Hessian. Each slack is a bound on the error from sampling and noise, which holds
+    for all T models together with probability `1 - failure`. It is the sum of two of these terms:
 
     * sampling, gradient: `G (1 + sqrt(2 L)) s` with `s^2 = sum_j 1/(m^2 n_j)` and `L = log(6 T / failure)`, by bounded
       differences around a mean of at most `G s`;
-    * noise, gradient: `sigma_1 (sqrt(d) + sqrt(2 L))`, which is a 1-Lipschitz function of normal numbers;
+    * noise, gradient: `sigma_1 (sqrt(d) + sqrt(2 L))`, because the norm is a 1-Lipschitz function of normal numbers;
     * sampling, eigenvalue: matrix Bernstein (Tropp 2012, arXiv:1004.4389, Theorem 1.4) for summands of norm
-      `2 M / (m n_j)`, with d for each of two sides;
-    * noise, eigenvalue: `2 sigma_2 (sqrt(d) + sqrt(L))`: the mean is at most `2 sqrt(d)`, the norm sqrt(2)-Lipschitz.
+      `2 M / (m n_j)`, with dimension factor d for each of the two tails;
+    * noise, eigenvalue: `2 sigma_2 (sqrt(d) + sqrt(L))`, because the noise matrix has a mean norm of at most `2
+      sqrt(d)` and its norm is sqrt(2)-Lipschitz.
 
-    Differences from the paper: its thresholds allow nothing for c_1 and c_2, nor for more than one model, so that even
-    a critical point is rejected (claims `drift_escape.alg4.gradient_threshold` and `.hessian_threshold`), and a norm
-    needs 2d in matrix Bernstein (`drift_escape.eq98`); `printed_slacks` are those. The noise is the accountant's.
-    Clients may have unequally many examples.
+    Differences from the paper: the printed thresholds make no allowance for c_1 and c_2, nor for more than one model,
+    so that they reject even a critical point (claims `drift_escape.alg4.gradient_threshold` and
+    `.hessian_threshold`), and matrix Bernstein for a norm needs the factor 2d (claim `drift_escape.eq98`).
+    `printed_slacks` computes the printed ones. Here the accountant determines the noise, and clients may hold
+    different numbers of examples.
 
     Args:
       accuracy: alpha, above 0, in units of a gradient.
       dim: d.
       sizes: the number of examples of each client.
-      num_models: T: how many models may be tested, which the noise is for.
-      epsilon: of each client, above 0; infinite for no privacy.
+      num_models: T, the largest number of models that may be tested; the noise is calibrated for T models.
+      epsilon: epsilon of each client, above 0; infinite for no privacy.
       delta: in (0, 1).
-      gradient_bound: G: the longest gradient of an example.
-      smoothness: M of every example.
+      gradient_bound: G, the largest norm of an example's gradient.
+      smoothness: M, of every example's loss.
       hessian_lipschitz: rho of the objective.
       failure: omega', in (0, 1).
 
@@ -312,29 +97,29 @@ class Selection:
 
     @cached_property
     def noise_multiplier(self) -> float:
-        """Of each release, over how far an example that is replaced moves a client's gradient and Hessian together."""
+        """The standard deviation of each release, divided by the replace-one sensitivity of a client's vector."""
         if self.epsilon == math.inf:
             return 0.0
         return gaussian_std(self.epsilon, self.delta) * math.sqrt(self.num_models)
 
     @property
     def weight(self) -> float:
-        """Of a Hessian beside a gradient: both are then as long at most, which is `c_1 = c_2`."""
+        """The factor of a Hessian in the vector: with it, gradient and Hessian have equal bounds (`c_1 = c_2`)."""
         return self.gradient_bound / (self.smoothness * math.sqrt(self.dim))
 
     @property
     def longest(self) -> float:
-        """The longest that the derivatives of an example are, as one vector."""
+        """The bound on the norm of an example's gradient and weighted Hessian as one vector."""
         return math.sqrt(2) * self.gradient_bound
 
     @property
     def numbers_sent(self) -> int:
-        """By each client for each model."""
+        """The number of numbers that each client sends for each model."""
         return self.dim * (self.dim + 3) // 2
 
     @property
     def gradient_noise(self) -> float:
-        """sigma_1, of each coordinate of the server's gradient; over `weight`, of each entry of its Hessian."""
+        """The noise sigma_1 of the server's gradient, per coordinate; its Hessian's entries have `sigma_1 / weight`."""
         moved = 2 * self.longest * math.sqrt(sum(size**-2 for size in self.sizes)) / len(self.sizes)
         return self.noise_multiplier * moved
 
@@ -348,13 +133,13 @@ class Selection:
 
     @property
     def gradient_slack(self) -> float:
-        """How far the server's gradient is off at most."""
+        """The bound on the error of the server's gradient."""
         tail = math.sqrt(2 * self._logarithm)
         return self.gradient_bound * (1 + tail) * self._spread + self.gradient_noise * (math.sqrt(self.dim) + tail)
 
     @property
     def eigenvalue_slack(self) -> float:
-        """How far its smallest eigenvalue is."""
+        """The bound on the error of the smallest eigenvalue of the server's Hessian."""
         both = self._logarithm + math.log(self.dim)
         linear = 2 * both / (3 * len(self.sizes) * min(self.sizes))
         sampling = self.smoothness * (linear + math.sqrt(linear**2 + 2 * both * self._spread**2))
@@ -362,10 +147,10 @@ class Selection:
 
     @property
     def printed_slacks(self) -> tuple[float, float]:
-        """Those of line 7 as printed, at the noise that is drawn here.
+        """The slacks of line 7 as printed, for the noise that is drawn here.
 
         Raises:
-          ValueError: without noise.
+          ValueError: there is no noise (epsilon is infinite).
         """
         validate.positive(noise_multiplier=self.noise_multiplier)
         c = 8 * (self.epsilon * gaussian_std(self.epsilon, self.delta)) ** 2 / math.log(1 / self.delta)
@@ -377,15 +162,15 @@ class Selection:
         return gradient, self.smoothness * math.sqrt(of_all) * self._spread + noise
 
     def accepts(self, norms: Tensor, eigenvalues: Tensor, *, as_printed: bool = False) -> Tensor:
-        """Whether a model is accepted, by the norm of the server's gradient and its Hessian's smallest eigenvalue.
+        """Test models by the norm of the server's gradient and the smallest eigenvalue of its Hessian.
 
         Args:
-          norms: `(...)`.
-          eigenvalues: of the same shape.
-          as_printed: with `printed_slacks`.
+          norms: the gradient norms, in any shape.
+          eigenvalues: the smallest eigenvalues, in the same shape.
+          as_printed: if true, use `printed_slacks`.
 
         Raises:
-          ValueError: for other shapes.
+          ValueError: the shapes differ.
         """
         validate.flag(as_printed=as_printed)
         if norms.shape != eigenvalues.shape:
@@ -396,36 +181,38 @@ class Selection:
 
     @property
     def reached(self) -> float:
-        """alpha', of any model that is accepted, with probability `1 - failure`; in units of a gradient."""
+        """The accuracy alpha' of any accepted model, with probability `1 - failure`, in units of a gradient."""
         curvature = math.sqrt(self.hessian_lipschitz * self.accuracy) + 2 * self.eigenvalue_slack
         return max(self.accuracy + 2 * self.gradient_slack, curvature**2 / self.hessian_lipschitz)
 
     @property
     def vacuous(self) -> bool:
-        """Whether any model at all may be accepted: a slack beyond what `gradient_bound` or `smoothness` allow."""
+        """True if a threshold reaches `gradient_bound` or `smoothness`: one of the two tests then excludes no model."""
         least = math.sqrt(self.hessian_lipschitz * self.accuracy) + self.eigenvalue_slack
         return self.accuracy + self.gradient_slack >= self.gradient_bound or least >= self.smoothness
 
 
 # ---------------------------------------------------------------- the oracle of a client
 @dataclass(frozen=True, eq=False)
-class GradientAndHessian(OnDesk):
-    """Lines 3 to 5 of Algorithm 4: the mean gradient and Hessian of all examples, noised, as one vector.
+class GradientAndHessian(ReleasingOracle):
+    """The oracle of lines 3 to 5 of Algorithm 4: a client's mean gradient and Hessian with noise, as one vector.
 
     Formal guarantees:
-      A replaced example moves the vector by at most `2 sqrt(2) G / n`, twice its length `sqrt(G^2 + weight^2 d M^2)`
-      over n: the upper triangle of a Hessian of norm M is at most `sqrt(d) M` long. T releases with Gaussian noise are
-      accounted as such. Where derivatives are clipped that is enforced, and assumed otherwise.
+      Replacing one example moves the mean vector by at most `2 sqrt(2) G / n`. This is twice the bound `sqrt(G^2 +
+      weight^2 d M^2)` on an example's vector divided by n, because the upper triangle of a Hessian of norm M has norm
+      at most `sqrt(d) M`. The accountant composes T Gaussian releases. The bound is enforced where derivatives are
+      clipped, and assumed otherwise.
 
     Args:
-      derivatives: of the examples of each row.
-      selection: the bounds, T, and the noise.
+      derivatives: the derivatives of each row's examples.
+      selection: the bounds, the number T of models, and the noise.
       noise_multiplier: `(rows,)` float64.
 
     Raises:
-      ValueError: for another number of rows.
+      ValueError: the numbers of rows disagree.
 
     Example:
+      >>> from dpnotes.papers.drift_escape.derivatives import ExampleDerivatives
       >>> data = torch.eye(2).repeat(50, 1)
       >>> choice = Selection(
       ...     0.1, 2, (60, 40), 3, 1.0, 1e-5, gradient_bound=1.0, smoothness=1.0, hessian_lipschitz=2.0
@@ -445,7 +232,7 @@ class GradientAndHessian(OnDesk):
 
     @staticmethod
     def of(derivatives: Derivatives, selection: Selection) -> "GradientAndHessian":
-        """With the noise of a selection."""
+        """Return the oracle with the noise of a selection."""
         validate.instance(Selection, selection=selection)
         validate.provides("total", derivatives=derivatives)
         like = derivatives.total.double()
@@ -460,64 +247,66 @@ class GradientAndHessian(OnDesk):
         if level.dim() != 1 or level.dtype != torch.float64 or not bool(((level >= 0) & level.isfinite()).all()):
             given = validate.shown("noise_multiplier", level)
             raise ValueError(f"Expected {given} to be finite numbers >= 0, (rows,) and float64.")
-        _ = self.desk, self._asked
+        _ = self.releases, self._asked
 
     @cached_property
     def _asked(self) -> Ask:
-        """What every model is asked for."""
-        # A copy: what the caller does to theirs would change the price of an answer, and not its noise.
+        """The query that is made about every model."""
+        # A copy: if the caller changed the tensor later, the price of an answer would change and its noise would not.
         total, level = self.derivatives.total, self.noise_multiplier.clone()
         bound = Bound.of(self.selection.longest, total.double(), level, Relation.REPLACE_ONE, WHOLE)
-        return Ask.with_multiplier(bound, level, gradients=total * (1 + self.selection.dim))  # a Hessian is dim of them
+        # A Hessian costs as much as dim gradients.
+        return Ask.with_multiplier(bound, level, gradients=total * (1 + self.selection.dim))
 
     @cached_property
-    def desk(self) -> Desk:
-        """The terms of its releases: what T of them cost, which is what one with `sqrt(T)` times less noise costs."""
+    def releases(self) -> Releases:
+        """The settings of the releases; the budget is T / (2 z^2), the cost of T Gaussian releases."""
         budget = 0.5 * self.selection.num_models / self.noise_multiplier**2
         mechanism = Gaussian("selection: gradient and Hessian") if self.selection.noise_multiplier else Exact()
         derivatives = self.derivatives
-        return Desk(
+        return Releases(
             budget, Relation.REPLACE_ONE, WHOLE, derivatives.basis, mechanism, TOLERANCE, apart=derivatives.apart
         )
 
     def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
-        """The same for every model."""
+        """Return the query, which is the same for every model."""
         return (self._asked,)
 
-    def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
-        """Of all examples."""
+    def answer(self, plan: ReleasePlan, streams: Streams) -> tuple[Answer, ...]:
+        """Return the mean over all examples."""
         mean = self.derivatives.mean(plan.x, self.selection.weight, self.selection.longest)
-        return (Answer(mean.detach()),)  # a graph of what follows would hold it without noise
+        return (Answer(mean.detach()),)  # detached: an autograd graph would keep the exact mean
 
-    def release(self, plan: Plan, streams: Streams) -> tuple[State, Estimate]:
-        """As `OnDesk.release`, as wide where nobody is granted anything."""
+    def release(self, plan: ReleasePlan, streams: Streams) -> tuple[State, Estimate]:
+        """Release as `ReleasingOracle.release` does; the estimate keeps its width where every run is refused."""
         state, estimate = super().release(plan, streams)
         if estimate.gradient.shape[1] == self.selection.numbers_sent:
             return state, estimate
         return state, replace(estimate, gradient=plan.x.new_zeros(len(plan.x), self.selection.numbers_sent))
 
     def bounds(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
-        """Of a gradient and a Hessian."""
+        """Return the assumption about the bound on every example's gradient and Hessian."""
         of_both = f"gradient and Hessian are at most {self.selection.longest:g} long as one vector"
-        if self.desk.basis == "enforced":
+        if self.releases.basis == "enforced":
             return (Assumption(f"of every example {of_both}: they are clipped", "enforced", True),)
         shown = int(meter.exceeded[run]) == 0
-        return (Assumption(f"of every example {of_both}", self.desk.basis, None if shown else False),)
+        return (Assumption(f"of every example {of_both}", self.releases.basis, None if shown else False),)
 
 
 # ---------------------------------------------------------------- the front doors
 @dataclass(frozen=True, eq=False)
 class Selected:
-    """What became of a list of models, `(runs,)` each.
+    """The outcome of a selection from a list of models; tensors are `(runs,)` unless stated.
 
     Args:
-      index: the first model that was accepted; -1: none was.
-      asked: models that the clients were asked about.
-      norms: `(models, runs)`, of the server's gradients, which are released; NaN: not asked, as of what is no point.
-      eigenvalues: `(models, runs)`, the smallest of the server's Hessians.
-      guarantees: for every client of a run, of all that it sent.
-      oracle: the clients.
-      state: of theirs.
+      index: the first accepted model; -1 if none was accepted.
+      asked: the number of models that the clients were asked about.
+      norms: `(models, runs)`, the norms of the server's released gradients; NaN for a model that was not asked about,
+        such as one that is not finite.
+      eigenvalues: `(models, runs)`, the smallest eigenvalues of the server's Hessians.
+      guarantees: one per run; it holds for each of its clients, and covers all messages of that client.
+      oracle: the clients' oracle.
+      state: the state of that oracle.
     """
 
     index: Tensor
@@ -530,7 +319,7 @@ class Selected:
 
     @property
     def found(self) -> Tensor:
-        """Whether there is one, `(runs,)` bool."""
+        """True for each run that accepted a model, `(runs,)` bool."""
         return self.index >= 0
 
 
@@ -538,7 +327,7 @@ def distributed_selection(
     models: Tensor, derivatives_of: Callable[[range], Derivatives], selection: Selection, streams: Streams, *,
     blocks: Blocks, as_printed: bool = False, not_covered: tuple[str, ...] = (),
 ) -> Selected:  # fmt: skip
-    """Algorithm 4 "Distributed Private Model Selection", with the thresholds that its proof needs.
+    """Select a model by Algorithm 4 "Distributed Private Model Selection", with the thresholds that its proof needs.
 
     The algorithm, by its lines:
       1. for t = 1 ... T                                             (here; it stops at the first that is accepted)
@@ -549,35 +338,39 @@ def distributed_selection(
       6. the server's means                                          (`oracles.blocks.Blocks.sum`)
       7. if both tests pass, 8. return x_t                           (`Selection.accepts`)
 
-    It is not AboveThreshold: every model that is asked about is paid for, and so T of them are.
+    This is not AboveThreshold: the clients pay for every model that is asked about, and the noise is calibrated for T
+    models.
 
     Formal guarantees:
-      What each client sends is (epsilon, delta)-DP under replace-one in its own examples, whoever sees it, for any
-      models, also ones that depend on what was sent before. That answers are right with probability `1 - failure` rests
-      on the models not depending on the examples that test them, and on examples within the bounds at each of them: of
-      longer ones, which are clipped, the mean may be small where the objective's gradient is not.
+      The messages of each client are (epsilon, delta)-DP under replace-one in its own examples, against any observer
+      and for any models, including models that depend on earlier messages. The answers are correct with probability `1
+      - failure` only if the models do not depend on the examples that test them, and all examples respect the bounds at
+      every model: longer gradients are clipped, and the mean of clipped gradients can be small where the objective's
+      gradient is not.
 
     Args:
-      models: `(models, runs, dim)`, at most `selection.num_models`; released already. One with a coordinate that is not
-        finite is not asked about, and not accepted.
-      derivatives_of: from the clients of a block to their examples; row `run * clients + place`.
-      selection: what is sought, of all runs.
-      streams: one key a run, from which the clients' follow; or secret ones. A second call with seeded ones
-        draws the noise of the first again, and what both may claim does not add up.
-      blocks: the clients, and which process computes them.
-      as_printed: with the thresholds of the paper, under which nothing may be found.
-      not_covered: what depends on the data and is in no release.
+      models: `(models, runs, dim)`, at most `selection.num_models`, which must already be public. A model with a
+        coordinate that is not finite is neither asked about nor accepted.
+      derivatives_of: a function from the clients of a block to their examples; row `run * clients + place`.
+      selection: the accuracy, bounds and budget of all runs.
+      streams: seeded streams with one key per run, from which the clients' keys are derived, or secret streams. A
+        second call with the same seeded streams repeats the noise of the first, and the two guarantees do not compose.
+      blocks: the blocks of clients, and the process that computes each block.
+      as_printed: if true, use the printed thresholds, which may reject every model.
+      not_covered: uses of the data that no release accounts for.
 
     Returns:
-      The choice, and what was released about each model: NaN of one that was not asked about.
+      The choice, and the numbers released about each model; NaN for a model that was not asked about.
 
     Raises:
-      ProcessLost: if another process dies, hangs or computes something else.
-      ValueError: for other shapes, too many models, another number of clients than `selection.sizes`, or a client with
-        another number of examples.
+      ProcessLost: another process died, hangs or computes something else.
+      ValueError: a shape is wrong, there are too many models, or the number of clients or of a client's examples
+        differs from `selection.sizes`.
 
     Example:
+      >>> from dpnotes.papers.drift_escape.derivatives import VirtualDerivatives
       >>> from dpnotes.problems.separable import Cosine, Separable, Sine
+      >>> from dpnotes.problems.virtual import VirtualData
       >>> data = VirtualData(Separable([(Cosine(1.0), 3)]), Separable([(Sine(0.1), 3)]))
       >>> choice = Selection(
       ...     0.05, 3, (10**6,) * 16, 10, 1.0, 1e-6, gradient_bound=2.0, smoothness=2.0, hessian_lipschitz=1.5
@@ -593,7 +386,7 @@ def distributed_selection(
     """
     _check(models, selection, streams, blocks)
     validate.flag(as_printed=as_printed)
-    _ = as_printed and selection.printed_slacks  # refused before anything is released
+    _ = as_printed and selection.printed_slacks  # raises an error before anything is released
     runs = models.shape[1]
     oracle = Clients.of(lambda members: _sized(derivatives_of, selection, members, runs), blocks, runs)
     state, index = oracle.init(models[0]), torch.full_like(models[0, :, 0], -1, dtype=torch.int64)
@@ -618,14 +411,14 @@ def distributed_selection(
 
 
 def trusted_search(selection: Selection) -> search.Search:
-    """AboveThreshold for a server that is trusted with exact means: what it takes to ask, of all clients together.
+    """Return the settings of AboveThreshold for a server that is trusted with the exact means of all clients.
 
-    Only the answers leave, and only a yes is paid for, so that neither noise nor slack grows with the dimension. An
-    example of client j moves the mean over clients by `1 / (m n_j)` of what it moves its own, so the one with fewest
-    examples says how far.
+    The server publishes only yes-or-no answers, and only the first yes costs privacy, so neither noise nor slack grows
+    with the dimension. An example of client j enters the mean over clients with weight `1 / (m n_j)`, so the client
+    with the fewest examples determines the sensitivity.
 
     Args:
-      selection: what is sought.
+      selection: the accuracy, bounds and budget.
 
     Example:
       >>> sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0}
@@ -646,22 +439,23 @@ def trusted_selection(
     models: Tensor, derivatives_of: Callable[[range], Derivatives], selection: Selection, streams: Streams, *,
     blocks: Blocks,
 ) -> search.Selection:  # fmt: skip
-    """The same models, tested by a server that is trusted: `privacy.search.select_stationary_point` on all examples.
+    """Select a model by a trusted server: `privacy.search.select_stationary_point` on all examples.
 
-    Central privacy, not that of Definition 3: the server sees every client's exact means. What it publishes, the
-    index, is (epsilon, 0)-DP under replace-one in the examples of any client, if their bounds hold, which is assumed:
-    `trusted_search(selection).guarantee`. Longer ones are clipped as one vector, so that one outside its bounds moves
-    the norm at most sqrt(2) times as far as is assumed, and an eigenvalue 2 sqrt(d) times.
+    This is central privacy, not the privacy of Definition 3: the server sees every client's exact means. It publishes
+    only the index, which is (epsilon, 0)-DP under replace-one in the examples of any client, assuming that the bounds
+    on examples hold (`trusted_search(selection).guarantee`). Gradient and Hessian of an example are clipped as one
+    vector. An example outside the bounds therefore moves the norm by at most sqrt(2) times the assumed amount, and an
+    eigenvalue by at most 2 sqrt(d) times.
 
     Args:
-      models: as `distributed_selection`.
-      derivatives_of: as there.
-      selection: as there; its delta is not used.
+      models: as in `distributed_selection`.
+      derivatives_of: as in `distributed_selection`.
+      selection: as in `distributed_selection`; its delta is not used.
       streams: one key a run.
       blocks: the clients, in one process.
 
     Raises:
-      ValueError: as there, or for more than one process.
+      ValueError: as in `distributed_selection`, or there is more than one process.
     """
     _check(models, selection, streams, blocks)
     if blocks.processes.size > 1:
@@ -687,7 +481,7 @@ def trusted_selection(
 
 
 def _is_point(x: Tensor) -> Tensor:
-    """Which models are finite, `(runs,)` bool."""
+    """Return whether each model is finite, `(runs,)` bool."""
     return x.isfinite().all(1)
 
 
@@ -711,7 +505,7 @@ def _check(models: Tensor, selection: Selection, streams: Streams, blocks: Block
 def _sized(
     derivatives_of: Callable[[range], Derivatives], selection: Selection, members: range, runs: int
 ) -> GradientAndHessian:
-    """The oracle of a block, whose clients have as many examples as the selection says: its slack rests on them."""
+    """Return the oracle of a block; refuse clients whose sizes differ from those that the selection's slack assumes."""
     derivatives = derivatives_of(members)
     validate.provides("mean", "total", "basis", "apart", derivatives_of=derivatives)
     sizes = [selection.sizes[client] for client in members] * runs

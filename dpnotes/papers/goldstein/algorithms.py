@@ -2,10 +2,11 @@
 
 "Improved Sample Complexity for Private Nonsmooth Nonconvex Optimization", ICML 2025, arXiv:2410.05880.
 
-Letters of the paper in the bodies below: alpha radius of smoothing, L Lipschitz constant of every example's loss, Phi
-initial gap, D largest move, eta step size, T steps, M window, Sigma period, B1, B2 batches, m directions, sigma noise,
-G1 root of the second moment of an estimate, n examples, d dimension. Of ours: kappa(d) L / alpha the smoothness of a
-smoothed loss (`ball_smoothness`), tau the slack of a bound, z noise of a Gaussian over its sensitivity.
+The code below uses the paper's letters: alpha is the radius of smoothing, L the Lipschitz constant of every example's
+loss, Phi the initial gap, D the largest move, eta the step size, T the number of steps, M the window, Sigma the period,
+B1 and B2 batch sizes, m the number of directions, sigma the noise, G1 the root of the second moment of an estimate, n
+the number of examples, d the dimension. It adds letters of its own: kappa(d) L / alpha is the smoothness of a smoothed
+loss (`ball_smoothness`), tau the slack of a bound, z the noise multiplier of a Gaussian.
 """
 
 import math
@@ -27,14 +28,14 @@ from dpnotes.privacy.tree import Tree
 from dpnotes.random.streams import Streams
 from dpnotes.util import per_run, validate
 
-# Points are rounded, so two of them can be a little farther apart than 2 D: sensitivities are those of so much more.
+# Points are rounded, so their distance can slightly exceed 2 D; sensitivities are computed for a slightly larger move.
 _MOVE_MARGIN = 2.0**-10
 _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class Parameters:
-    """All numbers of a run.
+class GoldsteinParameters:
+    """All parameters of a run.
 
     Args:
       num_examples: n.
@@ -44,25 +45,28 @@ class Parameters:
       num_steps: T, at least M.
       largest_move: D, above 0; a window stays within alpha: M D <= alpha.
       step_size: eta, above 0.
-      window: M, steps.
-      period: Sigma, steps from one fresh estimate to the next; 1: no variance reduction.
-      first_batch: B1, of a fresh estimate.
-      batch: B2, of an increment.
-      noise_multiplier: at least 0: of one pass, the noise of a node of the tree over the largest sensitivity of a leaf;
-        of many passes, the noise of a fresh estimate over its sensitivity. 0 without privacy.
-      difference_multiplier: the same of an increment; given means many passes, each step over all examples.
+      window: M, in steps.
+      period: Sigma, the number of steps from one fresh estimate to the next; 1 means no variance reduction.
+      first_batch: B1, the batch size of a fresh estimate.
+      batch: B2, the batch size of an increment.
+      noise_multiplier: at least 0. In a single pass: the noise of a node of the tree, divided by the largest
+        sensitivity of a leaf. In several passes: the noise of a fresh estimate, divided by its sensitivity. 0 means no
+        privacy.
+      difference_multiplier: the noise of an increment, divided by its sensitivity, in several passes; None for a single
+        pass. With several passes, every step uses all examples.
       order: "zeroth" (losses) or "first" (gradients).
       directions: m.
-      first_directions: of a fresh estimate; None: m.
-      slack: tau, above 0: an estimate is at most `(1 + tau)` times as long as a smoothed gradient.
-      independent: whether an increment has directions of its own at each point, as printed.
-      failure: from 0 to 1: the probability, over the directions, with which the sensitivity may be exceeded. 0:
-        estimates are clipped, and it holds always.
-      origin: where the numbers come from.
+      first_directions: the number of directions of a fresh estimate; None means m.
+      slack: tau, above 0: the norm of an estimate is at most `(1 + tau)` times the bound on a smoothed gradient.
+      independent: if true, an increment draws separate directions at each of its two points, as printed.
+      failure: the probability, over the directions, that the sensitivity is exceeded, at least 0 and below 1. With 0,
+        estimates are clipped, and the sensitivity always holds.
+      origin: the source of the numbers, for display.
 
     Raises:
-      ValueError: outside these domains; for fewer directions than the sensitivity that is promised needs
-        (`least_directions`), or, where estimates are clipped, than keep the mean of a linear loss below that length.
+      ValueError: an argument is outside its domain, or there are too few directions: fewer than the declared
+        sensitivity needs (`least_directions`) or, where estimates are clipped, so few that the root-mean-square norm of
+        a linear loss's estimate exceeds the clipping norm.
     """
 
     num_examples: int
@@ -121,22 +125,22 @@ class Parameters:
 
     @property
     def first_bound(self) -> float:
-        """How long an example's estimate can be; a gradient is never longer than L."""
+        """The bound on the norm of an example's fresh estimate: L for gradients, `(1 + tau) L` for losses."""
         return self.lipschitz if self.order == "first" else (1 + self.slack) * self.lipschitz
 
     @property
     def smoothness(self) -> float:
-        """How much an example's estimate can change, over the move."""
+        """The largest change of an example's estimate, divided by the length of the move."""
         return (1 + self.slack) * ball_smoothness(self.dim) * self.lipschitz / self.radius
 
     @property
     def least_move(self) -> float:
-        """A little more than 2 D, of which two points are apart at most: all increments have the bound of this move."""
+        """The move length that bounds every increment: slightly above 2 D, the largest distance of two points."""
         return 2 * self.largest_move * (1 + _MOVE_MARGIN)
 
     @property
     def sensitivities(self) -> tuple[float, float]:
-        """How far an example that is replaced moves a fresh estimate, and an increment."""
+        """The sensitivities of a fresh estimate and of an increment, under replace-one."""
         first, later = 2 * self.first_bound, 2 * self.smoothness * self.least_move
         if self.difference_multiplier is not None:
             return first / self.num_examples, later / self.num_examples
@@ -144,20 +148,20 @@ class Parameters:
 
     @property
     def term_sensitivity(self) -> float:
-        """What noise multipliers are relative to: of one pass the larger sensitivity, of many that of a reset."""
+        """The unit of `noise_multiplier`: the larger sensitivity, or the fresh estimate's in several passes."""
         if self.difference_multiplier is not None or self.period == 1:
             return self.sensitivities[0]
         return max(self.sensitivities)
 
     @property
     def difference_scale(self) -> float:
-        """The noise of an increment of many passes over `term_sensitivity`."""
+        """The noise of an increment in several passes, divided by `term_sensitivity`."""
         first, later = self.sensitivities
         return (self.difference_multiplier or 0.0) * later / first
 
     @property
     def budget(self) -> float:
-        """zCDP of a run: of one pass what the first leaf of a tree pays, of many the sum over all steps."""
+        """zCDP of a run: the first leaf's cost for a single pass, the sum over steps for several passes."""
         if not self.noise_multiplier:
             return math.inf
         if self.difference_multiplier is None:
@@ -168,19 +172,20 @@ class Parameters:
 
 
 def least_directions(parameters: Any, failure: float) -> tuple[int, int]:
-    """Directions with which an estimate, and an increment, is as short as is promised, but for so small a probability.
+    """Return how many directions keep a fresh estimate, and an increment, within bounds except with this probability.
 
-    By Hoeffding's inequality for vectors (Pinelis 1994): the mean of m independent vectors, at most b long each, is
-    farther than r from its expectation with a probability of at most `2 exp(-m r^2 / (8 b^2))`. b is `d L` of a
-    two-point estimate, `2 d L D / alpha` of an increment with common directions, `2 d L` with independent ones, and
-    2 L of a difference of gradients (claims goldstein.own.common, goldstein.own.clipping).
+    The numbers follow from Hoeffding's inequality for vectors (Pinelis 1994): the mean of m independent vectors of norm
+    at most b is farther than r from its expectation with a probability of at most `2 exp(-m r^2 / (8 b^2))`. The bound
+    b is `d L` for a two-point estimate, `2 d L D / alpha` for an increment with common directions, `2 d L` for an
+    increment with independent directions, and `2 L` for a difference of gradients (claims goldstein.own.common,
+    goldstein.own.clipping).
 
     Args:
-      parameters: of a run (`Parameters`).
-      failure: of one estimate, in (0, 1).
+      parameters: of a run (`GoldsteinParameters`).
+      failure: the failure probability of one estimate, in (0, 1).
 
     Returns:
-      m of a fresh estimate, and of an increment.
+      The number m for a fresh estimate, and for an increment.
     """
     validate.between(0, 1, failure=failure)
     d, L, tau, D = parameters.dim, parameters.lipschitz, parameters.slack, parameters.largest_move
@@ -208,15 +213,15 @@ def single_pass(
     slack: float = 0.5,
     independent: bool = False,
     failure: float = 0.0,
-) -> Parameters:
-    """Parameters of Theorem 3.1 (losses) or 6.1 (gradients) with numbers in place of what an O hides.
+) -> GoldsteinParameters:
+    """Return parameters of Theorem 3.1 (losses) or 6.1 (gradients), with explicit constants in place of the O.
 
     D is the smaller of two of the theorem's four terms, `(Phi^2 alpha / (L^2 T^2 sqrt(d)))^(1/3)` and `(Phi alpha
-    epsilon / (d L T))^(1/2)` at T = n / 2 (the others are superfluous, claims goldstein.own.superfluous), and at most
-    `alpha / sqrt(d)`, so that a period has a step; Sigma = B1 = alpha / (D sqrt(d)), the first summand of the printed
-    Sigma (the second is superfluous, goldstein.own.superfluous.period), B2 = 1, M = alpha / D where alpha / (4 D) is
-    printed, rounded down, and `eta = D / (G1 sqrt(M))` with the noise in G1. Noise
-    is that of the exact accountant.
+    epsilon / (d L T))^(1/2)` at T = n / 2; the other two are superfluous (claims goldstein.own.superfluous). D is also
+    at most `alpha / sqrt(d)`, so that a period has at least one step. Sigma and B1 are alpha / (D sqrt(d)), the first
+    summand of the printed Sigma; the second is superfluous (claim goldstein.own.superfluous.period). B2 is 1. M is
+    alpha / D rounded down; the paper prints alpha / (4 D). The step size is `eta = D / (G1 sqrt(M))`, where G1 includes
+    the noise. The exact accountant determines the noise.
 
     Args:
       num_examples: n.
@@ -226,15 +231,16 @@ def single_pass(
       radius: alpha, above 0 and at most Phi / L.
       lipschitz: L, above 0.
       initial_gap: Phi, above 0.
-      order: whether losses or gradients are asked for.
-      largest_move: D, above 0 and at most alpha; None: as above. Experiments tune it.
-      directions: m; None: 8 d for losses, 4 for gradients, or the `least_directions` with a `failure`.
+      order: "zeroth" (losses) or "first" (gradients).
+      largest_move: D, above 0 and at most alpha; None means the value above. Experiments tune it.
+      directions: m; None means 8 d for losses and 4 for gradients, or more if a `failure` above 0 needs more
+        (`least_directions`).
       slack: tau, above 0.
-      independent: as `Parameters`.
-      failure: as `Parameters`; below delta, which it is part of.
+      independent: as in `GoldsteinParameters`.
+      failure: as in `GoldsteinParameters`; it is part of delta, and therefore below delta.
 
     Raises:
-      ValueError: outside these domains, or for too few examples for a window.
+      ValueError: an argument is outside its domain, or there are too few examples for one window.
 
     Example:
       >>> sizes = {"radius": 0.5, "lipschitz": 1.0, "initial_gap": 1.0}
@@ -254,8 +260,10 @@ def single_pass(
     noise = tree_std(epsilon, delta - failure, 1.0, period) if z else 0.0
     live = sum(leaf.bit_count() for leaf in range(1, period + 1)) / period
     return _chosen(
-        num_examples, dim, radius, lipschitz, steps, move, window, period, period, 1, noise, None, order, directions,
-        slack, independent, failure, live, f"Theorem {'3.1' if order == 'zeroth' else '6.1'} with numbers",
+        directions, live, num_examples=num_examples, dim=dim, radius=radius, lipschitz=lipschitz, num_steps=steps,
+        largest_move=move, window=window, period=period, first_batch=period, batch=1, noise_multiplier=noise,
+        difference_multiplier=None, order=order, slack=slack, independent=independent, failure=failure,
+        origin=f"Theorem {'3.1' if order == 'zeroth' else '6.1'} with numbers",
     )  # fmt: skip
 
 
@@ -275,32 +283,33 @@ def multi_pass(
     slack: float = 0.5,
     independent: bool = False,
     failure: float = 0.0,
-) -> Parameters:
-    """Parameters of Theorem 4.1, corrected, with numbers in place of what an O hides: all examples at every step.
+) -> GoldsteinParameters:
+    """Return parameters of the corrected Theorem 4.1, with explicit constants; every step uses all examples.
 
-    `beta = max((sqrt(Phi) L d^(3/4) z / (n sqrt(alpha)))^(2/3), L / sqrt(n))`, at most L, is what the theorem promises;
-    `D = alpha beta^2 / L^2` and `T = Phi L^2 / (alpha beta^3)` (printed `alpha^2` in both, which has other units),
-    Sigma = alpha / (D sqrt(d)) and M = alpha / D, rounded down. All releases compose to one Gaussian with noise z over
-    its sensitivity; it is shared out between resets and increments so that `d (sigma1^2 + Sigma sigma2^2)` is least.
+    The theorem's accuracy is `beta = max((sqrt(Phi) L d^(3/4) z / (n sqrt(alpha)))^(2/3), L / sqrt(n))`, at most L.
+    From it follow `D = alpha beta^2 / L^2` and `T = Phi L^2 / (alpha beta^3)`; the paper prints `alpha^2` in both,
+    which has the wrong units. Sigma is alpha / (D sqrt(d)) and M is alpha / D, both rounded down. All releases compose
+    to one Gaussian mechanism with noise multiplier z. The budget is divided between resets and increments so that `d
+    (sigma1^2 + Sigma sigma2^2)` is smallest.
 
     Args:
-      num_examples: n, which the noise is for: the data set has so many.
+      num_examples: n, the size of the data set; the noise is calibrated for it.
       dim: d.
       epsilon: above 0; infinite for a run without noise.
       delta: in (0, 1).
       radius: alpha, above 0 and at most Phi / L.
       lipschitz: L, above 0.
       initial_gap: Phi, above 0.
-      order: whether losses or gradients are asked for.
-      largest_move: D, above 0 and at most alpha; None: as above.
-      num_steps: T, rounded down to whole windows; None: as above.
-      directions: as `single_pass`.
+      order: "zeroth" (losses) or "first" (gradients).
+      largest_move: D, above 0 and at most alpha; None means the value above.
+      num_steps: T, rounded down to whole windows; None means the value above.
+      directions: as in `single_pass`.
       slack: tau, above 0.
-      independent: as `Parameters`.
-      failure: as `Parameters`; below delta, which it is part of.
+      independent: as in `GoldsteinParameters`.
+      failure: as in `GoldsteinParameters`; it is part of delta, and therefore below delta.
 
     Raises:
-      ValueError: outside these domains, or for less than one window.
+      ValueError: an argument is outside its domain, or the run is shorter than one window.
 
     Example:
       >>> sizes = {"radius": 0.5, "lipschitz": 1.0, "initial_gap": 1.0}
@@ -316,8 +325,10 @@ def multi_pass(
     steps = initial_gap * lipschitz**2 / (radius * beta**3) if num_steps is None else num_steps
     steps, period = _whole_windows(int(steps), window, num_examples), max(1, int(window / math.sqrt(dim)))
     chosen = _chosen(
-        num_examples, dim, radius, lipschitz, steps, move, window, period, num_examples, num_examples, 1.0, 1.0, order,
-        directions, slack, independent, failure, 0.0, "Theorem 4.1 with numbers",
+        directions, 0.0, num_examples=num_examples, dim=dim, radius=radius, lipschitz=lipschitz, num_steps=steps,
+        largest_move=move, window=window, period=period, first_batch=num_examples, batch=num_examples,
+        noise_multiplier=1.0, difference_multiplier=1.0, order=order, slack=slack, independent=independent,
+        failure=failure, origin="Theorem 4.1 with numbers",
     )  # fmt: skip
     return _shared_out(chosen, z)
 
@@ -337,31 +348,33 @@ def plain(
     num_steps: int | None = None,
     directions: int | None = None,
     slack: float = 0.5,
-) -> Parameters:
-    """Parameters without variance reduction: a conditionally unbiased oracle, what the others have to beat.
+) -> GoldsteinParameters:
+    """Return parameters without variance reduction: a baseline with a conditionally unbiased oracle.
 
-    Noise is as large as a gradient, `d sigma^2 = L^2`: one pass has batches of `2 z sqrt(d)` examples and n over that
-    many steps, many passes have `T = n^2 / (4 z^2 d)` steps over all examples. Of the bound `gap / (D T) + k
-    sqrt(D / alpha)` (claims goldstein.own.explicit, goldstein.own.plain_single and goldstein.own.plain_multi) the least
-    is at `D = (2 gap sqrt(alpha) / (k T))^(2/3)`, with `k = (5/2) G1 + s` and G1 = s = sqrt(2) L; M = alpha / D.
+    The noise is as large as a gradient, `d sigma^2 = L^2`. A single pass has batches of `2 z sqrt(d)` examples, and
+    therefore `n / (2 z sqrt(d))` steps; several passes have `T = n^2 / (4 z^2 d)` steps over all examples. The bound
+    `gap / (D T) + k sqrt(D / alpha)` (claims goldstein.own.explicit, goldstein.own.plain_single and
+    goldstein.own.plain_multi) is smallest at `D = (2 gap sqrt(alpha) / (k T))^(2/3)`, with `k = (5/2) G1 + s` and G1 =
+    s = sqrt(2) L; M = alpha / D.
 
     Args:
       num_examples: n.
       dim: d.
-      epsilon: above 0; infinite for a run without noise, in steps of one example, or n steps over all.
+      epsilon: above 0; infinite for a run without noise, with batches of one example or with n steps over all examples.
       delta: in (0, 1).
       radius: alpha, above 0 and at most Phi / L.
       lipschitz: L, above 0.
       initial_gap: Phi, above 0.
       passes: "one" or "many".
-      order: whether losses or gradients are asked for.
-      largest_move: D, above 0 and at most alpha; None: as above.
-      num_steps: T, rounded down to whole windows; None: as above. Of one pass, at most n over the batch.
-      directions: m; None: 8 d for losses, 1 for gradients.
-      slack: tau, above 0, of losses.
+      order: "zeroth" (losses) or "first" (gradients).
+      largest_move: D, above 0 and at most alpha; None means the value above.
+      num_steps: T, rounded down to whole windows; None means the value above. In a single pass, at most n divided by
+        the batch size.
+      directions: m; None means 8 d for losses and 1 for gradients.
+      slack: tau, above 0, for losses.
 
     Raises:
-      ValueError: outside these domains, or for less than one window.
+      ValueError: an argument is outside its domain, or the run is shorter than one window.
 
     Example:
       >>> sizes = {"radius": 0.5, "lipschitz": 1.0, "initial_gap": 1.0}
@@ -380,11 +393,13 @@ def plain(
     best = min((2 * gap * math.sqrt(radius) / (k * steps)) ** (2 / 3), radius)
     move, window = _window(best if largest_move is None else largest_move, radius)
     steps = _whole_windows(int(steps), window, num_examples)
+    directions = (8 * dim if order == "zeroth" else 1) if directions is None else directions
     return _chosen(
-        num_examples, dim, radius, lipschitz, steps, move, window, 1, batch, batch,
-        z if one else z * math.sqrt(steps), None if one else 1.0, order,
-        (8 * dim if order == "zeroth" else 1) if directions is None else directions, slack, False, 0.0, 1.0,
-        f"no variance reduction, {passes} pass{'' if one else 'es'}",
+        directions, 1.0, num_examples=num_examples, dim=dim, radius=radius, lipschitz=lipschitz, num_steps=steps,
+        largest_move=move, window=window, period=1, first_batch=batch, batch=batch,
+        noise_multiplier=z if one else z * math.sqrt(steps), difference_multiplier=None if one else 1.0, order=order,
+        slack=slack, independent=False, failure=0.0,
+        origin=f"no variance reduction, {passes} pass{'' if one else 'es'}",
     )  # fmt: skip
 
 
@@ -392,7 +407,7 @@ def _noise(
     num_examples: int, dim: int, epsilon: float, delta: float, radius: float, lipschitz: float, initial_gap: float,
     failure: float,
 ) -> float:  # fmt: skip
-    """z, after a look at all that the choices have in common; 0 without privacy."""
+    """Return z after checking the arguments that all choices share; 0 without privacy."""
     validate.at_least(1, num_examples=num_examples, dim=dim)
     validate.or_infinite(validate.positive, epsilon=epsilon)
     validate.between(0, 1, delta=delta)
@@ -409,7 +424,7 @@ def _noise(
 
 
 def _window(largest_move: float, radius: float) -> tuple[float, int]:
-    """D and M = alpha / D, rounded down."""
+    """Return D, and M = alpha / D rounded down."""
     validate.positive(largest_move=largest_move)
     if largest_move > radius * (1 + _ROUNDING):
         raise ValueError(f"Expected largest_move={largest_move:.6g} <= radius={radius:.6g}.")
@@ -417,7 +432,7 @@ def _window(largest_move: float, radius: float) -> tuple[float, int]:
 
 
 def _steps_of(num_examples: int, period: int) -> int:
-    """How many steps n examples last, of which a fresh estimate takes Sigma and an increment one."""
+    """Return how many steps n examples allow: a fresh estimate uses Sigma examples, an increment one."""
     periods, left = divmod(num_examples, 2 * period - 1)
     return periods * period + max(0, left - period + 1)
 
@@ -431,35 +446,26 @@ def _whole_windows(steps: int, window: int, num_examples: int) -> int:
     return steps // window * window
 
 
-def _chosen(
-    num_examples: int, dim: int, radius: float, lipschitz: float, steps: int, move: float, window: int, period: int,
-    first_batch: int, batch: int, noise: float, later: float | None, order: Order, directions: int | None, slack: float,
-    independent: bool, failure: float, live: float, origin: str,
-) -> Parameters:  # fmt: skip
-    """With directions, and the step size for the noise of so many draws."""
-    some = Parameters(
-        num_examples, dim, radius, lipschitz, steps, move, move / lipschitz, window, period, first_batch, batch, noise,
-        later, order, 2**62, None, slack, independent, failure, origin,
-    )  # fmt: skip
+def _chosen(directions: int | None, live: float, **numbers: Any) -> GoldsteinParameters:
+    """Return the parameters with directions and step size, where an estimate carries `live` noise draws on average."""
+    step_size = numbers["largest_move"] / numbers["lipschitz"]
+    some = GoldsteinParameters(**numbers, step_size=step_size, directions=2**62, first_directions=None)
     if directions is None:
-        least = least_directions(some, failure / (2 if later is None else 2 * steps)) if failure else (0, 0)
-        directions = max(*least, 8 * dim if order == "zeroth" else 4)
-    moment = lipschitz**2 + dim * live * (noise * some.term_sensitivity) ** 2
-    step_size = move / math.sqrt(moment * window)
-    return replace(some, directions=directions, first_directions=_first(order, period), step_size=step_size)
+        failure = some.failure / (2 if some.difference_multiplier is None else 2 * some.num_steps)
+        least = least_directions(some, failure) if failure else (0, 0)
+        directions = max(*least, 8 * some.dim if some.order == "zeroth" else 4)
+    moment = some.lipschitz**2 + some.dim * live * (some.noise_multiplier * some.term_sensitivity) ** 2
+    step_size = some.largest_move / math.sqrt(moment * some.window)
+    first = 1 if some.order == "first" and some.period > 1 else None  # fresh estimates from gradients: one, as printed
+    return replace(some, directions=directions, first_directions=first, step_size=step_size)
 
 
-def _first(order: Order, period: int) -> int | None:
-    """A fresh estimate from gradients has one, as printed."""
-    return 1 if order == "first" and period > 1 else None
-
-
-def _shared_out(some: Parameters, z: float) -> Parameters:
-    """With the noise of one Gaussian shared out between resets and increments, and the step size for it."""
+def _shared_out(some: GoldsteinParameters, z: float) -> GoldsteinParameters:
+    """Return the parameters with one Gaussian's budget divided between resets and increments, and the step size."""
     resets = math.ceil(some.num_steps / some.period)
     increments = some.num_steps - resets
     first, later = some.sensitivities
-    # R / nu1^2 + I / nu2^2 = 1 / z^2, and (s1 nu1)^2 + Sigma (s2 nu2)^2 is least.
+    # Minimise (s1 nu1)^2 + Sigma (s2 nu2)^2 subject to R / nu1^2 + I / nu2^2 = 1 / z^2.
     error = math.sqrt(resets) * first + math.sqrt(increments * some.period) * later
     nu1 = z * math.sqrt(math.sqrt(resets) / first * error)
     nu2 = z * math.sqrt(math.sqrt(max(increments, 1) / some.period) / later * error)
@@ -469,12 +475,12 @@ def _shared_out(some: Parameters, z: float) -> Parameters:
 
 
 # ---------------------------------------------------------------- the algorithms
-def oracle_of(parameters: Sequence[Parameters], problem: Any, device: Any = "cpu") -> Spider:
-    """The oracle of runs with these parameters, one each.
+def oracle_of(parameters: Sequence[GoldsteinParameters], problem: Any, device: Any = "cpu") -> Spider:
+    """Return the oracle for runs with these parameters, one set per run.
 
     Raises:
-      ValueError: if what runs share is not the same in all of them, the data set has another dimension or (of many
-        passes) another size, or there are too few examples for one fresh estimate.
+      ValueError: the runs differ in a parameter that they share, the dimension or (for several passes) the size of the
+        data set differs from the parameters', or there are too few examples for one fresh estimate.
 
     Example:
       >>> import torch
@@ -516,8 +522,8 @@ def oracle_of(parameters: Sequence[Parameters], problem: Any, device: Any = "cpu
     )
 
 
-def method_of(parameters: Sequence[Parameters], restart: bool = False) -> OnlineToNonconvex:
-    """The method of runs with these parameters, one each.
+def method_of(parameters: Sequence[GoldsteinParameters], restart: bool = False) -> OnlineToNonconvex:
+    """Return the method for runs with these parameters, one set per run.
 
     Example:
       >>> sizes = {"radius": 0.5, "lipschitz": 1.0, "initial_gap": 1.0}
@@ -532,7 +538,7 @@ def method_of(parameters: Sequence[Parameters], restart: bool = False) -> Online
 
 def online_to_nonconvex(
     problem: Any,
-    parameters: Parameters | Sequence[Parameters],
+    parameters: GoldsteinParameters | Sequence[GoldsteinParameters],
     x: Tensor,
     streams: Streams,
     *,
@@ -542,50 +548,50 @@ def online_to_nonconvex(
     observe: Observer | None = None,
     not_covered: tuple[str, ...] = (),
 ) -> Runs:
-    """Private search for Goldstein stationary points, many runs at once.
+    """Find Goldstein stationary points privately, for many runs at once.
 
     Algorithm 2 of Kornowski, Liu and Talwar (2025) is `methods.online_to_nonconvex.OnlineToNonconvex`; its oracle is
     Algorithm 3 (`single_pass`), 4 (`multi_pass`) or 5 (`single_pass` with order "first"), which are `oracles.spider.
-    Spider` with `oracles.smoothed.SmoothedSamples`, or none of them (`plain`). Where they differ from the paper stands
-    there. The tree of Algorithm 1 is `privacy.tree.Tree`: it begins anew with every period, and its leaves are 1 ...
-    Sigma; printed is `TREE(t mod Sigma)`, with which every Sigma-th estimate is released without noise.
+    Spider` with `oracles.smoothed.SmoothedSamples`, or the baseline `plain`. Those classes list their differences from
+    the paper. The tree of Algorithm 1 is `privacy.tree.Tree`: a new tree begins with every period, and its leaves are 1
+    to Sigma. The paper prints `TREE(t mod Sigma)`, which would release every Sigma-th estimate without noise.
 
     Formal guarantees:
-      Every run is `parameters.budget`-zCDP under replace-one, and the guarantees list what that means as (epsilon,
-      delta), for all that it released, whenever it stopped. Estimates are clipped, so that is enforced. With a
-      `failure` they are not: the bounds are assumed to hold but for that probability, which is part of delta; a run
-      that sees a mean of a batch exceed them claims nothing.
+      Every run is `parameters.budget`-zCDP under replace-one. The guarantees state the equivalent (epsilon, delta) for
+      everything that the run released, whenever it stopped. Estimates are clipped, so the sensitivity is enforced. With
+      a `failure` above 0 they are not clipped: the bounds are assumed to hold except with that probability, which is
+      part of delta, and a run that observes a batch mean above them claims nothing.
 
     Args:
-      problem: the data set; for losses with `losses` (`oracles.smoothed.PointLosses`).
-      parameters: of each run, or of all.
-      x: `(runs, dim)` initial points, chosen without looking at the data; float64, where D is small against them.
-      streams: one key a run.
+      problem: the data set; order "zeroth" needs its method `losses` (`oracles.smoothed.PointLosses`).
+      parameters: one set per run, or one set for all runs.
+      x: `(runs, dim)` initial points, chosen independently of the data; float64 if D is small compared with them.
+      streams: random streams with one key per run.
       delta: in (0, 1), for the guarantees.
-      restart: whether every window begins with Delta = 0.
-      max_steps: stops runs earlier than their T.
-      observe: called after every step, see `drive`; for the mean over all windows see `OnlineToNonconvex`.
-      not_covered: what else depends on the private data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
+      restart: if true, every window begins with Delta = 0.
+      max_steps: a limit on the number of steps, below T.
+      observe: called after every step, see `drive`; `OnlineToNonconvex` says how to get the mean over all windows.
+      not_covered: other uses of the private data that no guarantee covers, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
 
     Returns:
-      The runs, `x` of which is a random window's average; those that ran out of examples or budget say so in
-      `state.status`.
+      The runs. Their `x` is the average of a randomly chosen window; `state.status` marks runs that ran out of examples
+      or budget.
 
     Raises:
-      ValueError: if an argument is outside its domain, the numbers of runs disagree, or as `oracle_of`.
+      ValueError: an argument is outside its domain, the numbers of runs disagree, or `oracle_of` raises.
 
     Example:
       >>> import torch
       >>> from dpnotes.problems.custom import CustomProblem
-      >>> problem = CustomProblem(lambda x, a: (x - a).norm(), 2, torch.rand(20_000, 2).double())
+      >>> problem = CustomProblem(lambda x, a: (x - a).norm(), 2, torch.rand(5000, 2).double())
       >>> sizes = {"radius": 0.5, "lipschitz": 1.0, "initial_gap": 2.0}
-      >>> choice = single_pass(20_000, 2, 4.0, 1e-6, **sizes, largest_move=0.05)
-      >>> start, streams = torch.tensor([[2.0, -1.0]]).double(), Streams.of(0, ["a"])
-      >>> runs = online_to_nonconvex(problem, choice, start, streams, delta=1e-6, max_steps=500)
-      >>> bool((runs.state.average - 0.5).norm() < 0.4), round(runs.guarantees[0].epsilon, 2)
+      >>> choice = single_pass(5000, 2, 4.0, 1e-6, **sizes, largest_move=0.05)
+      >>> start, streams = torch.tensor([[1.0, 0.0]]).double(), Streams.of(0, ["a"])
+      >>> runs = online_to_nonconvex(problem, choice, start, streams, delta=1e-6, max_steps=60)
+      >>> bool((runs.state.average - 0.5).norm() < 0.5), round(runs.guarantees[0].epsilon, 2)
       (True, 4.0)
     """
-    chosen = [parameters] * len(x) if isinstance(parameters, Parameters) else list(parameters)
+    chosen = [parameters] * len(x) if isinstance(parameters, GoldsteinParameters) else list(parameters)
     validate.same_length(x=x, parameters=chosen, streams=streams)
     validate.between(0, 1, delta=delta)
     failure = max(p.failure for p in chosen)

@@ -1,8 +1,9 @@
 """Sample sizes, accuracies and parameters of Kornowski, Liu and Talwar (2025) as functions of plain numbers.
 
-The paper states orders of magnitude. `constants="paper"` has the printed formulas with 1 for what they hide, `"one"`
-the same with the errata mended and no logarithms: of neither is the noise private. `"corrected"` is what a proof gives,
-with every constant: `_proved_single_pass` says from which lemmas. Where there is none, that is an error.
+The paper states orders of magnitude. `constants="paper"` evaluates the printed formulas with 1 for every hidden
+constant; `"one"` also corrects the errata and drops logarithms. The noise of these two sets is not private.
+`"corrected"` evaluates the bounds of a proof with every constant; `proved.single_pass` names the lemmas. Where no such
+proof exists, `"corrected"` is an error.
 """
 
 import math
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dpnotes.papers.goldstein import proved
 from dpnotes.papers.goldstein.notation import (
     COUNT,
     G0,
@@ -34,7 +36,7 @@ from dpnotes.papers.goldstein.notation import (
     spread,
     whole_period,
 )
-from dpnotes.privacy.calibration import gaussian_delta, gaussian_std
+from dpnotes.privacy.calibration import gaussian_delta
 from dpnotes.theory import blocks
 from dpnotes.theory.calculators import (
     Calculator,
@@ -46,32 +48,9 @@ from dpnotes.theory.calculators import (
     parameters,
     sample_sizes,
 )
-from dpnotes.theory.refusals import Vacuous, require, require_informative
+from dpnotes.theory.refusals import Vacuous, require
 
-_TOLERANCE = 1e-12  # of a bisection, relative
-# Of a Gaussian at its least private: elementwise, for arrays.
-_least_noise = np.vectorize(gaussian_std, otypes=[float])
-
-
-# ---------------------------------------------------------------- the domain of a theorem
-def _domain(alpha: Any, beta: Any, Phi: Any, L: Any) -> None:
-    # The division rounds: alpha = Phi/L itself must pass.
-    require(alpha <= Phi / L * (1 + 1e-12), "Expected alpha={alpha:g} <= Phi/L: the theorems assume it.", alpha=alpha)
-    _below_lipschitz(beta, L)
-
-
-def _below_lipschitz(beta: Any, L: Any) -> None:
-    require_informative("beta", beta, "L", L, closed=True)
-
-
-def _far(d: Any, alpha: Any, R: Any) -> None:
-    nearer = "Expected R={R:g} >= alpha/sqrt(d): the bound is vacuous, nearer points are stationary already."
-    require(R * np.sqrt(d) >= alpha * (1 - 1e-12), nearer, Vacuous, R=R)
-
-
-def _floats(*values: Any) -> tuple[Any, ...]:
-    # Plain floats stay plain: numpy scalars cost three times as much.
-    return tuple(float(v) if isinstance(v, int | float) else np.asarray(v, dtype=float) for v in values)
+_TOLERANCE = 1e-12  # relative, of a bisection
 
 
 # ---------------------------------------------------------------- sample sizes: sums of coefficient * beta**-power
@@ -129,21 +108,21 @@ def _smoothing_size(d: Any, alpha: Any, beta: Any, epsilon: Any, L: Any, R: Any,
 def _sizes(
     d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, R: Any, constants: str
 ) -> dict[str, Any]:
-    d, alpha, beta, epsilon, delta, Phi, L, R = _floats(d, alpha, beta, epsilon, delta, Phi, L, R)
-    _domain(alpha, beta, Phi, L)
-    _far(d, alpha, R)
+    d, alpha, beta, epsilon, delta, Phi, L, R = proved.floats(d, alpha, beta, epsilon, delta, Phi, L, R)
+    proved.domain(alpha, beta, Phi, L)
+    proved.far(d, alpha, R)
     found = {name: _size(name, d, alpha, beta, epsilon, Phi, L) for name in _METHODS}
     return {**found, "lasry_lions": _smoothing_size(d, alpha, beta, epsilon, L, R, constants)}
 
 
-def _one_size(name: str, proved: Callable[..., Any] | None = None) -> Callable[..., dict[str, Any]]:
+def _one_size(name: str, explicit: Callable[..., Any] | None = None) -> Callable[..., dict[str, Any]]:
     def size(
         d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str
     ) -> dict[str, Any]:
-        if constants == "corrected" and proved is not None:
-            return {"n": proved(d, alpha, beta, epsilon, delta, Phi, L)}
-        d, alpha, beta, epsilon, delta, Phi, L = _floats(d, alpha, beta, epsilon, delta, Phi, L)
-        _domain(alpha, beta, Phi, L)
+        if constants == "corrected" and explicit is not None:
+            return {"n": explicit(d, alpha, beta, epsilon, delta, Phi, L)}
+        d, alpha, beta, epsilon, delta, Phi, L = proved.floats(d, alpha, beta, epsilon, delta, Phi, L)
+        proved.domain(alpha, beta, Phi, L)
         return {"n": _size(name, d, alpha, beta, epsilon, Phi, L)}
 
     return size
@@ -152,9 +131,9 @@ def _one_size(name: str, proved: Callable[..., Any] | None = None) -> Callable[.
 def _lasry_lions(
     d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, L: Any, R: Any, constants: str
 ) -> dict[str, Any]:
-    d, alpha, beta, epsilon, delta, L, R = _floats(d, alpha, beta, epsilon, delta, L, R)
-    _below_lipschitz(beta, L)
-    _far(d, alpha, R)
+    d, alpha, beta, epsilon, delta, L, R = proved.floats(d, alpha, beta, epsilon, delta, L, R)
+    proved.below_lipschitz(beta, L)
+    proved.far(d, alpha, R)
     size = _smoothing_size(d, alpha, beta, epsilon, L, R, constants)
     return {"n": size, "lambda": alpha / (3 * L)}
 
@@ -163,20 +142,21 @@ def _lasry_lions(
 def _accuracies(
     n: Any, d: Any, alpha: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str
 ) -> dict[str, Any]:
-    n, d, alpha, epsilon, delta, Phi, L = _floats(n, d, alpha, epsilon, delta, Phi, L)
-    _domain(alpha, L, Phi, L)
+    n, d, alpha, epsilon, delta, Phi, L = proved.floats(n, d, alpha, epsilon, delta, Phi, L)
+    proved.domain(alpha, L, Phi, L)
     return {name: _accuracy(_terms(name, d, alpha, epsilon, Phi, L), n, L, name) for name in _METHODS}
 
 
 def _accuracy(terms: _Terms, n: Any, L: Any, name: str) -> Any:
-    """The beta at which the sum of terms is n, by bisection in the logarithm."""
+    """Return the beta at which the sum of the terms equals n, by bisection in log(beta)."""
     least = sum(term * L**-power for term, power in terms)
     require(n >= least, f"Expected n={{n:g}} large enough for beta <= L in {name}: the bound is vacuous.", Vacuous, n=n)
     alone = [(term / n) ** (1 / power) for term, power in terms]
     if len(terms) == 1:
         return np.minimum(alone[0], L)[()]
     low = np.log(np.maximum(*alone))
-    # Each of two terms is at most n; at 2^(1/1.5) times the larger root each is at most n/2.
+    # At the larger of the two single-term roots the sum is at least n; at 2^(1/p) times it, p the smaller power, at
+    # most n.
     high = low + math.log(2) / min(power for _, power in terms)
     for _ in range(math.ceil(math.log2(math.log(2) / _TOLERANCE))):
         middle = (low + high) / 2
@@ -186,94 +166,26 @@ def _accuracy(terms: _Terms, n: Any, L: Any, name: str) -> Any:
 
 
 # ---------------------------------------------------------------- parameters
-def _tree_levels(num_leaves: Any) -> Any:
-    """How many nodes hold a leaf. frexp is exact, the logarithm is not: mantissa * 2^exponent, from 1/2 to 1."""
-    return np.frexp(num_leaves)[1]
-
-
 def _sharp_smoothness(d: Any, alpha: Any, L: Any) -> Any:
-    """Of a loss that is smoothed over a ball, at its worst (own.smoothing_smoothness)."""
+    """Return the largest smoothness of an L-Lipschitz loss smoothed over a ball (claim own.smoothing_smoothness)."""
     from scipy.special import gammaln
 
     return 2 * np.exp(gammaln(d / 2 + 1) - gammaln((d + 1) / 2)) / math.sqrt(math.pi) * L / alpha
 
 
-def _resets(steps: Any, period: Any) -> tuple[Any, Any]:
-    """How many steps are resets, and how many increments."""
-    resets = np.ceil(np.asarray(steps) / period)
-    return resets, np.maximum(np.ceil(steps) - resets, 0.0)
-
-
-def _proved_steps(d: Any, alpha: Any, beta: Any, Phi: Any, L: Any, least_block: Any) -> dict[str, Any]:
-    """The steps, where the oracle's error is at most beta/6.
-
-    The radius alpha is shared by smoothing and the way of a block. Of Proposition 2.6, as corrected, with G1 <= L + G0,
-    each of gap/(D T), (5/2) G1/sqrt(M) and 2 G0 is at most beta/3.
-    """
-    radius = alpha / 2
-    block = np.ceil(np.maximum(np.maximum((7.5 * (L + beta / 6) / beta) ** 2, np.sqrt(d)), least_block))
-    move = radius / block
-    gap = Phi + L * radius * d / (d + 1)  # own.smoothing_error
-    likely = np.maximum(np.log(360 * d * L / beta), 1.0)  # clipping moves the mean by at most 6 d L e^-likely: beta/60
-    return {
-        "T": block * np.ceil(3 * gap / (move * beta) / block),
-        "D": move,
-        "Sigma": np.floor(block / np.sqrt(d)),
-        "M": block,
-        # Hoeffding's inequality for vectors: all but e^-likely of the means of so many estimates are not clipped.
-        "m": np.ceil(2 * d * likely),
-        "m_reset": np.ceil(8 * d**2 * likely),
-        "clip_reset": 2 * L + 0 * move,
-        "clip_increment": 6 * np.sqrt(d) * L / block,
-    }
-
-
-def _proved_single_pass(
-    d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any
-) -> tuple[dict[str, Any], Any]:
-    """Theorem 3.1 with every constant, and the sensitivity of a leaf.
-
-    Directions are shared by neighbours and by the two points of an increment, and the mean of a sample's directions is
-    clipped (own.coupled, own.common, own.clipping): so the sensitivity holds always, and is twice the clipping norm
-    over the minibatch. Variances are those of Lemma 3.6, of which the directions are at most as much again; they are to
-    be at most (0.15 beta)^2, and what clipping moves the mean beta/60. With B1 = Sigma and B2 = 1 the increment's
-    sensitivity, 12 sqrt(d) L/M, is the larger one, and 12 sqrt(d)/M + 144 (d levels noise/M)^2 <= (0.15 beta/L)^2.
-    """
-    _domain(alpha, beta, Phi, L)
-    noise, share = _least_noise(epsilon, delta), (0.15 * beta / L) ** 2
-    levels = 0 * share + 1.0
-    while True:
-        private = 24 * d * levels * noise
-        block = (12 * np.sqrt(d) + np.sqrt(144 * d + private**2 * share)) / (2 * share)
-        found = _proved_steps(d, alpha, beta, Phi, L, block)
-        more = _tree_levels(found["Sigma"])
-        if np.all(more <= levels):
-            break
-        levels = np.maximum(more, levels)
-    resets, increments = _resets(found["T"], found["Sigma"])
-    sensitivity = 2 * found["clip_increment"]
-    return {
-        "n": resets * found["Sigma"] + increments,
-        **found,
-        "B1": found["Sigma"],
-        "B2": 1.0 + 0 * block,
-        "sigma": sensitivity * np.sqrt(more) * noise,
-    }, sensitivity
-
-
 def _single_parameters(
     d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str
 ) -> dict[str, Any]:
-    d, alpha, beta, epsilon, delta, Phi, L = _floats(d, alpha, beta, epsilon, delta, Phi, L)
-    _domain(alpha, beta, Phi, L)
+    d, alpha, beta, epsilon, delta, Phi, L = proved.floats(d, alpha, beta, epsilon, delta, Phi, L)
+    proved.domain(alpha, beta, Phi, L)
     if constants == "corrected":
-        found, sensitivity = _proved_single_pass(d, alpha, beta, epsilon, delta, Phi, L)
+        found, sensitivity = proved.single_pass(d, alpha, beta, epsilon, delta, Phi, L)
     else:
         found = _single_order(d, alpha, beta, epsilon, Phi, L, constants)
-        # Exact smoothed gradients, which any number of directions only approaches.
+        # The sensitivity of exact smoothed gradients; estimates approach it as the number of directions grows.
         increment = 4 * _sharp_smoothness(d, alpha, L) * found["D"] / found["B2"]
         sensitivity = np.maximum(2 * L / found["B1"], increment)
-    levels = _tree_levels(found["Sigma"])
+    levels = proved.tree_levels(found["Sigma"])
     reached = gaussian_delta(epsilon, found["sigma"] / (sensitivity * np.sqrt(np.maximum(levels, 1))))
     return {**found, "sensitivity": sensitivity, "delta_reached": reached}
 
@@ -312,50 +224,18 @@ def _single_order(d: Any, alpha: Any, beta: Any, epsilon: Any, Phi: Any, L: Any,
     }
 
 
-def _proved_multi_pass(
-    d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any
-) -> tuple[dict[str, Any], Any, Any]:
-    """Theorem 4.1 with every constant, and the sensitivities of a reset and of an increment.
-
-    As `_proved_single_pass`, but each query is of all n samples: no minibatch errs, and all releases compose to one
-    Gaussian. Its noise is shared out so that the error d (sigma1^2 + Sigma sigma2^2) is least.
-    """
-    _domain(alpha, beta, Phi, L)
-    found, noise = _proved_steps(d, alpha, beta, Phi, L, 0.0), _least_noise(epsilon, delta)
-    resets, increments = _resets(found["T"], found["Sigma"])
-    # Root of the number of releases times n times their sensitivity; and what a sigma weighs in the error.
-    first, second = (
-        np.sqrt(np.maximum(count, 1.0)) * 2 * clip
-        for count, clip in ((resets, found["clip_reset"]), (increments, found["clip_increment"]))
-    )
-    weight_first, weight_second = np.sqrt(d), np.sqrt(d * found["Sigma"])
-    error = first * weight_first + second * weight_second
-    share, directions = (0.15 * beta) ** 2, L**2 / 4 + 2 * np.sqrt(d) * L**2 / found["M"]
-    size = np.ceil((directions + np.sqrt(directions**2 + 4 * (noise * error) ** 2 * share)) / (2 * share))
-    return (
-        {
-            "n": size,
-            **found,
-            "sigma1": np.sqrt(first / weight_first * error) * noise / size,
-            "sigma2": np.sqrt(second / weight_second * error) * noise / size,
-        },
-        2 * found["clip_reset"] / size,
-        2 * found["clip_increment"] / size,
-    )
-
-
 def _multi_parameters(
     d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str
 ) -> dict[str, Any]:
-    d, alpha, beta, epsilon, delta, Phi, L = _floats(d, alpha, beta, epsilon, delta, Phi, L)
-    _domain(alpha, beta, Phi, L)
+    d, alpha, beta, epsilon, delta, Phi, L = proved.floats(d, alpha, beta, epsilon, delta, Phi, L)
+    proved.domain(alpha, beta, Phi, L)
     if constants == "corrected":
-        found, at_reset, at_increment = _proved_multi_pass(d, alpha, beta, epsilon, delta, Phi, L)
+        found, at_reset, at_increment = proved.multi_pass(d, alpha, beta, epsilon, delta, Phi, L)
     else:
         found = _multi_order(d, alpha, beta, epsilon, delta, Phi, L, constants)
         at_reset = 2 * L / found["n"]
         at_increment = 4 * _sharp_smoothness(d, alpha, L) * found["D"] / found["n"]
-    resets, increments = _resets(found["T"], found["Sigma"])
+    resets, increments = proved.resets_of(found["T"], found["Sigma"])
     costs = resets * (at_reset / found["sigma1"]) ** 2 + increments * (at_increment / found["sigma2"]) ** 2
     reached = gaussian_delta(epsilon, 1 / np.sqrt(costs))
     return {**found, "sensitivity1": at_reset, "sensitivity2": at_increment, "delta_reached": reached}
@@ -395,19 +275,19 @@ def _multi_order(
 
 
 def _tree_noise(Sigma: Any, S: Any, epsilon: Any, delta: Any, constants: str) -> dict[str, Any]:
-    Sigma, S, epsilon, delta = _floats(Sigma, S, epsilon, delta)
-    levels = _tree_levels(Sigma)
+    Sigma, S, epsilon, delta = proved.floats(Sigma, S, epsilon, delta)
+    levels = proved.tree_levels(Sigma)
     if constants == "paper":
         require(Sigma >= 2, "Expected Sigma={Sigma:g} >= 2: the printed noise for one step is 0.", Sigma=Sigma)
         noise = 4 * S * np.sqrt(np.log(Sigma) * -np.log(delta)) / epsilon
     else:
-        noise = S * np.sqrt(levels) * _least_noise(epsilon, delta)
+        noise = S * np.sqrt(levels) * proved.least_noise(epsilon, delta)
     reached = gaussian_delta(epsilon, noise / (S * np.sqrt(levels)))
     return {"sigma": noise, "levels": levels, "delta_reached": reached}
 
 
 def _node(t: Any, Sigma: Any, rank: Any, constants: str) -> dict[str, Any]:
-    """A node of NODE(t), largest first.
+    """Return first leaf, last leaf and number of nodes of NODE(t), for the node of this rank; rank 1 is the largest.
 
     >>> NODE(t=8, Sigma=8, rank=1)
     {'first': 1.0, 'last': 8.0, 'num_nodes': 1.0}
@@ -423,7 +303,7 @@ def _node(t: Any, Sigma: Any, rank: Any, constants: str) -> dict[str, Any]:
 def _conversion(
     Phi: Any, alpha: Any, D: Any, T: Any, M: Any, G0: Any, G1: Any, s: Any, constants: str
 ) -> dict[str, Any]:
-    Phi, alpha, D, T, M, G0, G1, s = _floats(Phi, alpha, D, T, M, G0, G1, s)
+    Phi, alpha, D, T, M, G0, G1, s = proved.floats(Phi, alpha, D, T, M, G0, G1, s)
     require(M * D <= alpha * (1 + 1e-12), "Expected M={M:g} <= alpha/D: a block must stay within alpha.", M=M)
     first, second = (1.5, 1.0) if constants == "paper" else (2.5, 2.0)
     gap = Phi / (D * T)
@@ -435,8 +315,8 @@ def _conversion(
 
 
 def _crossovers(d: Any, alpha: Any, beta: Any, epsilon: Any, Phi: Any, L: Any, R: Any) -> dict[str, Any]:
-    d, alpha, beta, epsilon, Phi, L, R = _floats(d, alpha, beta, epsilon, Phi, L, R)
-    _domain(alpha, beta, Phi, L)
+    d, alpha, beta, epsilon, Phi, L, R = proved.floats(d, alpha, beta, epsilon, Phi, L, R)
+    proved.domain(alpha, beta, Phi, L)
     return {
         "epsilon_privacy_free": np.sqrt(d) * beta / L,
         "epsilon_generalisation": Phi / (L * alpha),
@@ -447,53 +327,14 @@ def _crossovers(d: Any, alpha: Any, beta: Any, epsilon: Any, Phi: Any, L: Any, R
     }
 
 
-# ---------------------------------------------------------------- plain oracles with every constant
-def _explicit(
-    d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str
-) -> dict[str, Any]:
-    d, alpha, beta, epsilon, delta, Phi, L = _floats(d, alpha, beta, epsilon, delta, Phi, L)
-    _domain(alpha, beta, Phi, L)
-    regret = 2.5 if constants == "corrected" else 2.0
-    gap = Phi + L * alpha * d / (d + 1)
-    ratio = 1 / _least_noise(epsilon, delta)
-    noise = 4 * d / ratio**2  # d sigma^2 B^2/L^2, for the sensitivity 2L/B
-
-    def cost(logarithm: Any) -> Any:
-        batch = np.exp(logarithm)
-        scaled = noise / batch**2
-        return batch * (regret * np.sqrt(1 + scaled) + np.sqrt(1 / batch + scaled)) ** 2
-
-    low, high = 0 * noise, np.log(1 + 10 * np.sqrt(noise))
-    golden = (math.sqrt(5) - 1) / 2
-    for _ in range(30):
-        left, right = high - golden * (high - low), low + golden * (high - low)
-        better = cost(left) <= cost(right)
-        low, high = np.where(better, low, left), np.where(better, right, high)
-    batch = np.exp((low + high) / 2)
-    factor = 27 * gap * L**2 / (4 * alpha * beta**3)
-    single = factor * cost((low + high) / 2)
-    # Many passes at d sigma^2 = L^2, where less noise would save steps and more would save samples.
-    steps = factor * (regret * math.sqrt(2) + 1 + 0 * noise) ** 2
-    many = 2 * np.sqrt(d * steps) / ratio
-    steps = steps * (1 + 1 / many)  # sampling of the points in the balls: (a + sqrt(1 + 1/n))^2 <= (a + 1)^2 (1 + 1/n)
-    return {
-        "n_single_pass": single,
-        "B": batch,
-        "T_single_pass": single / batch,
-        "n_multi_pass": many * np.sqrt(1 + 1 / many),
-        "T_multi_pass": steps,
-        "ratio": ratio,
-    }
-
-
 # ---------------------------------------------------------------- as calculators
-def _proved_size(proved: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *problem: proved(*_floats(*problem))[0]["n"]
+def _proved_size(passes: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *problem: passes(*proved.floats(*problem))[0]["n"]
 
 
 def _explicit_size(name: str) -> Callable[..., Any]:
-    """At radius alpha in all, half of it for smoothing."""
-    return lambda d, alpha, *rest: _explicit(d, np.asarray(alpha) / 2, *rest, constants="corrected")[name]
+    """Return a calculator of this size for a total radius alpha, half of which is for smoothing."""
+    return lambda d, alpha, *rest: proved.plain(d, np.asarray(alpha) / 2, *rest, constants="corrected")[name]
 
 
 _SETS, _ORDERS = ("corrected", "paper", "one"), ("one", "paper")
@@ -535,8 +376,8 @@ SIZES = Calculator(
     _ORDERS,
     _SOME_HIDDEN,
 )
-SINGLE_PASS = Calculator(_one_size("single_pass", _proved_size(_proved_single_pass)), _PROBLEM, _SIZE, _SETS)
-MULTI_PASS = Calculator(_one_size("multi_pass_empirical", _proved_size(_proved_multi_pass)), _PROBLEM, _SIZE, _SETS)
+SINGLE_PASS = Calculator(_one_size("single_pass", _proved_size(proved.single_pass)), _PROBLEM, _SIZE, _SETS)
+MULTI_PASS = Calculator(_one_size("multi_pass_empirical", _proved_size(proved.multi_pass)), _PROBLEM, _SIZE, _SETS)
 PLAIN_SINGLE_PASS = Calculator(_one_size("plain_single_pass", _explicit_size("n_single_pass")), _PROBLEM, _SIZE, _SETS)
 PLAIN_MULTI_PASS = Calculator(
     _one_size("plain_multi_pass_empirical", _explicit_size("n_multi_pass")), _PROBLEM, _SIZE, _SETS
@@ -572,7 +413,7 @@ SINGLE_PASS_PARAMETERS = Calculator(
     },
     _SETS,
 )
-# With gradients: the proof that is made explicit above is of function values.
+# Oracles of gradients have no corrected constants: the explicit proof above is for function values.
 _FIRST_ORDER = {"constants": _ORDERS, "missing": _HIDDEN}
 SINGLE_PASS_FIRST_ORDER = replace(SINGLE_PASS, **_FIRST_ORDER)
 SINGLE_PASS_PARAMETERS_FIRST_ORDER = replace(SINGLE_PASS_PARAMETERS, **_FIRST_ORDER)
@@ -643,7 +484,7 @@ CROSSOVERS = Calculator(
     ),
 )
 EXPLICIT = Calculator(
-    _explicit,
+    proved.plain,
     _PROBLEM,
     {
         **sample_sizes(

@@ -1,4 +1,4 @@
-"""The notation of Kornowski, Liu and Talwar (2025), and how their claims are made."""
+"""The notation of Kornowski, Liu and Talwar (2025), and the helper that makes their claims."""
 
 import math
 
@@ -34,7 +34,7 @@ _FROM_ONE = Domain(1, math.inf, closed=True)
 _FRACTION = Domain(0, 1, closed=True)
 _GRADIENT = LOSS / LENGTH
 
-# What a user has: the problem, the target, the budget.
+# Given by the user: the problem, the target, the budget.
 d = SYMBOLS.symbol("d", "dimension", domain=COUNT, usual=(1, 1e3), common="dim")
 n = SYMBOLS.symbol("n", "number of samples", domain=_FROM_ONE, common="num_examples")
 alpha = SYMBOLS.symbol("alpha", "Goldstein radius", LENGTH)
@@ -51,7 +51,7 @@ R = SYMBOLS.symbol("R", "distance to a minimiser, or diameter of the outputs", L
 R_smoothed = SYMBOLS.symbol("R~", "distance to a minimiser of the smoothed objective", LENGTH, latex="\\tilde R")
 zeta = SYMBOLS.symbol("zeta", "failure probability of generalisation", domain=UNIT_INTERVAL)
 
-# What an algorithm chooses.
+# Chosen by an algorithm.
 D = SYMBOLS.symbol("D", "largest move per step", LENGTH, usual=(0.1, 10))
 T = SYMBOLS.symbol("T", "number of steps", domain=_FROM_ONE)
 M = SYMBOLS.symbol("M", "steps in a block", domain=_FROM_ONE)
@@ -81,7 +81,7 @@ nodes = SYMBOLS.symbol("q", "levels of the tree: 1 + log2 Sigma", domain=COUNT, 
 radius = SYMBOLS.symbol("r", "radius of a net", LENGTH)
 calls = SYMBOLS.symbol("N", "number of oracle calls")
 
-# What is bounded.
+# Bounded quantities.
 G0 = SYMBOLS.symbol("G0", "root mean square error of the oracle", _GRADIENT, latex="G_0")
 G1 = SYMBOLS.symbol("G1", "root mean square of the oracle", _GRADIENT, latex="G_1")
 spread = SYMBOLS.symbol("s", "root mean square noise of a conditionally unbiased oracle", _GRADIENT, usual=(0.1, 10))

@@ -1,8 +1,9 @@
-"""Kornowski, Liu and Talwar (2025), arXiv:2410.05880: one run, as one would write it on a board.
+"""Kornowski, Liu and Talwar (2025), arXiv:2410.05880: each algorithm for one run, in its plainest form.
 
-Read it first. `algorithms.py` does the same for many runs at once, with guarantees and refusals; `tests/papers/
-test_reference.py` holds the two together. What begins with `private_` is known to the data holder alone; all else in a
-step is released or follows from what is. A number in `printed` makes that line the paper's own, where ours differs.
+Read this file first. `algorithms.py` implements the same algorithms for many runs at once, with guarantees and
+refusals; `tests/papers/test_reference.py` checks that both give the same results. Values whose names begin with
+`private_` are known to the data holder alone; every other value of a step is released or computed from released values.
+A line number in `printed` selects the paper's version of that line where ours differs.
 """
 
 import math
@@ -13,28 +14,28 @@ from torch import Tensor
 
 
 class Release(NamedTuple):
-    """What became of the query at z_t."""
+    """The result of the query at z_t."""
 
     t: int
     z: Tensor  # (d,)
-    fresh: bool  # whether a period began, or an increment was asked for
+    fresh: bool  # True at the first query of a period, False for an increment
     batch: int  # examples of this query
-    queries: int  # losses, or gradients, of single examples that were computed
-    blocks: list[tuple[int, int]]  # of the tree, whose noise is in the estimate; of Algorithm 4 none
+    queries: int  # number of losses, or gradients, of single examples that were evaluated
+    blocks: list[tuple[int, int]]  # blocks of the tree whose noise is in the estimate; empty for Algorithm 4
     private_g: Tensor  # (d,), g_t
     g: Tensor  # (d,), the estimate g~_t, released
-    paid: float  # zCDP of the examples of this query; infinite without noise, which lays bare those summed before, too
-    left: int  # examples
+    paid: float  # zCDP of the examples of this query; infinite without noise, which exposes earlier examples too
+    left: int  # number of unused examples
 
 
 class Step(NamedTuple):
-    """What became of step t."""
+    """The result of step t."""
 
     x: Tensor  # (d,), x_t
     Delta: Tensor  # (d,), Delta_{t+1}
-    windows: int  # whole ones
-    average: Tensor  # (d,), of the last of them; x_0 before
-    t: int  # this and what follows is its `Release`
+    windows: int  # number of completed windows
+    average: Tensor  # (d,), mean of the last completed window; x_0 before the first
+    t: int  # this field and all later ones are those of its `Release`
     z: Tensor
     fresh: bool
     batch: int
@@ -47,7 +48,7 @@ class Step(NamedTuple):
 
 
 def clipped(rows: Tensor, longest: float) -> Tensor:
-    """Vectors `(examples, d)`, those that are longer scaled down to `longest`.
+    """Scale down the vectors `(examples, d)` that are longer than `longest`.
 
     >>> clipped(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), 1.0)
     tensor([[0.6000, 0.8000],
@@ -58,12 +59,12 @@ def clipped(rows: Tensor, longest: float) -> Tensor:
 
 
 def node(t, Sigma, printed=frozenset()):
-    """NODE(t) of Algorithm 1: the blocks that the leaves 1 ... t fall into, first and last leaf, largest first.
+    """Return NODE(t) of Algorithm 1: the blocks that partition the leaves 1 ... t, largest first, each (first, last).
 
     Args:
       t: leaf.
       Sigma: length of the period.
-      printed: {11}: without the largest block of a period of 2^k.
+      printed: {11}: without the largest block of a period of length 2^k.
 
     >>> node(13, 16), node(8, 8), node(8, 8, printed={11}), node(7, 8, printed={11})
     ([(1, 8), (9, 12), (13, 13)], [(1, 8)], [(1, 4), (5, 6), (7, 7)], [(1, 4), (5, 6), (7, 7)])
@@ -78,7 +79,7 @@ def node(t, Sigma, printed=frozenset()):
 
 
 def touched(leaf, Sigma):
-    """How many of the blocks in NODE(1) ... NODE(Sigma) hold this leaf: so often its examples pay.
+    """Return the number of blocks in NODE(1) ... NODE(Sigma) that contain this leaf: its examples pay once for each.
 
     >>> [touched(leaf, 8) for leaf in range(1, 9)], touched(1, 7)
     ([4, 3, 3, 2, 3, 2, 2, 1], 3)
@@ -88,7 +89,7 @@ def touched(leaf, Sigma):
 
 
 def two_point(losses, z, places, alpha, y):
-    """The estimate of each example's smoothed gradient from losses, `(examples, d)`: equation (4), which lacks `y_j`.
+    """Return each example's gradient estimate `(examples, d)` from losses: equation (4), with its missing y_j.
 
     >>> y = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])  # of |x|^2 / 2, along both axes
     >>> two_point(lambda at, places: at.square().sum(dim=2) / 2, torch.tensor([3.0, 1.0]), range(1), 0.5, y)
@@ -104,26 +105,26 @@ def single_pass_from_losses(
     """Algorithm 3 "Single-pass instantiation of O(z_t)".
 
     Args:
-      points: z_1, z_2, ..., each `(d,)`; they may depend on what was yielded for those before.
-      losses: from points `(examples, m, d)` and places to `(examples, m)`: the losses of the examples at these places
-        of an order in which each example stands once, each at points of its own.
+      points: z_1, z_2, ..., each `(d,)`; they may depend on the previously yielded values.
+      losses: from points `(examples, m, d)` and positions to `(examples, m)`: the losses of the examples at these
+        positions, each at its own points. The positions refer to an order that contains each example once.
       n: number of examples.
-      Sigma: period.
-      B1: batch of a fresh estimate.
-      B2: batch of an increment.
-      alpha: radius, in units of length.
-      m: directions of an example and point.
-      C1: the longest estimate of an example, in units of loss over length: `(1 + tau) L`; not printed.
-      C2: the longest increment of an example: `(1 + tau) kappa 2 D L / alpha`; not printed.
+      Sigma: length of a period, in queries.
+      B1: batch size of a fresh estimate.
+      B2: batch size of an increment.
+      alpha: smoothing radius, in units of length.
+      m: number of directions per example and point.
+      C1: clipping norm of an example's estimate, in units of loss over length: `(1 + tau) L`; the paper does not clip.
+      C2: clipping norm of an example's increment: `(1 + tau) kappa 2 D L / alpha`; the paper does not clip.
       sigma: standard deviation of each coordinate of a block's noise, in units of loss over length.
-      y: from t, the number of examples, that of directions, and "sphere" or "ball" to points that are uniform there,
+      y: from t, the number of examples, the number of directions, and "sphere" or "ball" to uniform points there,
         `(examples, directions, d)`.
       noise: from 1, 2, ... to draws of N(0, I_d), for the blocks of the tree.
-      printed: {12}: an increment's directions are in the ball of radius alpha; {14}: they are others at z_{t-1}; {18}:
-        the leaf is t mod Sigma, which is none for the last of a period.
+      printed: {12}: the directions of an increment are drawn in the ball of radius alpha; {14}: z_{t-1} gets other
+        directions than z_t; {18}: the leaf is t mod Sigma, which leaves the last query of a period without a leaf.
 
     Yields:
-      A `Release`. The generator's value is why it ended.
+      A `Release` each time. The generator's return value is the reason it ended.
 
     >>> y = lambda t, examples, number, where: torch.eye(2).expand(examples, 2, 2)
     >>> found = single_pass_from_losses(
@@ -160,22 +161,23 @@ def multi_pass_from_losses(points, losses, n, Sigma, alpha, m, C1, C2, sigma1, s
     """Algorithm 4 "Multi-pass instantiation of O(z_t)".
 
     Args:
-      points: as of `single_pass_from_losses`, and what is not said here, too.
-      losses: of all examples, the places are 0 ... n - 1.
+      points: as in `single_pass_from_losses`, as are the arguments that are not explained here.
+      losses: the losses of all examples, at the positions 0 ... n - 1.
       n: number of examples.
-      Sigma: period.
-      alpha: radius.
-      m: directions of an example and point.
-      C1: the longest estimate of an example.
-      C2: the longest increment of an example.
+      Sigma: length of a period, in queries.
+      alpha: smoothing radius, in units of length.
+      m: number of directions per example and point.
+      C1: clipping norm of an example's estimate, in units of loss over length.
+      C2: clipping norm of an example's increment, in units of loss over length.
       sigma1: standard deviation of each coordinate of the noise of a fresh estimate.
-      sigma2: of an increment.
-      y: directions.
+      sigma2: standard deviation of each coordinate of the noise of an increment.
+      y: directions, as in `single_pass_from_losses`.
       noise: from t = 1, 2, ... to a draw of N(0, I_d).
-      printed: {11}: an increment's directions are in the ball of radius alpha; {13}: they are others at z_{t-1}.
+      printed: {11}: the directions of an increment are drawn in the ball of radius alpha; {13}: z_{t-1} gets other
+        directions than z_t.
 
     Yields:
-      A `Release`, without end.
+      A `Release` each time, without end.
 
     >>> y = lambda t, examples, number, where: torch.eye(2).expand(examples, 2, 2)
     >>> found = multi_pass_from_losses(
@@ -207,22 +209,22 @@ def single_pass_from_gradients(points, gradients, n, Sigma, B1, B2, m, C1, C2, s
     """Algorithm 5 "First-order instantiation of O(z_t)".
 
     Args:
-      points: as of `single_pass_from_losses`, and what is not said here, too.
-      gradients: from points `(examples, number, d)` and places to gradients of the same shape.
+      points: as in `single_pass_from_losses`, as are the arguments that are not explained here.
+      gradients: from points `(examples, number, d)` and positions to gradients of the same shape.
       n: number of examples.
-      Sigma: period; 1: without variance reduction.
-      B1: batch of a fresh estimate.
-      B2: batch of an increment.
-      m: points of an example around z, in increments.
-      C1: the longest gradient of an example, L.
-      C2: the longest increment of an example, `(1 + tau) kappa 2 D L / alpha`.
+      Sigma: length of a period, in queries; 1 means no variance reduction.
+      B1: batch size of a fresh estimate.
+      B2: batch size of an increment.
+      m: number of points around z per example of an increment.
+      C1: clipping norm of an example's gradient, L.
+      C2: clipping norm of an example's increment, `(1 + tau) kappa 2 D L / alpha`.
       sigma: standard deviation of each coordinate of a block's noise.
-      y: from t, the number of examples and that of points to points that are uniform in the ball of radius alpha.
+      y: from t, the number of examples and the number of points to uniform points in the ball of radius alpha.
       noise: from 1, 2, ... to draws of N(0, I_d), for the blocks of the tree.
-      printed: {11}: an increment's points are others around z_{t-1}; {15}: the leaf is t mod Sigma.
+      printed: {11}: an increment uses other points around z_{t-1} than around z_t; {15}: the leaf is t mod Sigma.
 
     Yields:
-      A `Release`. The generator's value is why it ended.
+      A `Release` each time. The generator's return value is the reason it ended.
 
     >>> found = single_pass_from_gradients(
     ...     [torch.ones(2)] * 3, lambda at, places: at, n=9, Sigma=2, B1=4, B2=1, m=3, C1=9.0, C2=9.0, sigma=0.1,
@@ -258,17 +260,17 @@ def o2nc(oracle, x, D, eta, M, T, s, lot):
     """Algorithm 2 "Nonsmooth Nonconvex Algorithm (based on O2NC)".
 
     Args:
-      oracle: from points to `Release`s, as the three above.
+      oracle: from points to `Release`s, as the three oracles above.
       x: `(d,)`, x_0, chosen without looking at the data.
-      D: the longest move, in units of length.
+      D: largest length of a move, in units of length.
       eta: step size, in units of length squared over loss.
-      M: steps of a window.
-      T: steps.
-      s: from t to a number that is uniform in [0, 1].
-      lot: from t to another one, for the choice of the window that is returned.
+      M: number of steps of a window.
+      T: number of steps.
+      s: from t to a uniform random number in [0, 1].
+      lot: from t to another one, for choosing the window whose mean is returned.
 
     Yields:
-      A `Step`. The generator's value is why it ended, and the average that is returned.
+      A `Step` each time. The generator's return value is the reason it ended, and the returned average.
 
     >>> def oracle(points):  # of the loss x^2 / 2, without data
     ...     return (Release(t, z, True, 1, 1, [], z, z, 0.0, 0) for t, z in enumerate(points, start=1))

@@ -2,9 +2,9 @@
 
 "Noise is All You Need: Private Second-Order Convergence of Noisy SGD", arXiv:2410.06878.
 
-Letters of the paper in the bodies below: n number of examples, B batch size, T number of steps, eta step size, C bound
-of the gradients' norms, Delta standard deviation of a coordinate of the noise on the mean gradient, sigma the scale of
-Assumption B, L smoothness of the objective, c_1 and c_2 constants that the paper does not give.
+The bodies below use the paper's letters: n number of examples, B batch size, T number of steps, eta step size, C bound
+on the norms of the gradients, Delta standard deviation of each coordinate of the noise on the mean gradient, sigma the
+scale of Assumption B, L smoothness of the objective, c_1 and c_2 constants that the paper does not give.
 """
 
 import math
@@ -23,39 +23,41 @@ from dpnotes.privacy.mechanisms import Gaussian, shared
 from dpnotes.random.streams import Streams
 from dpnotes.train.noise import NoiseChoice
 from dpnotes.util import per_run, validate
+from dpnotes.util.validate import AtLeastOne, Positive, Probability, checked
 
 
 # ---------------------------------------------------------------- how much noise
+@checked
 def theorem_3_1_noise(
-    epsilon: float,
-    delta: float,
+    epsilon: Positive,
+    delta: Probability,
     *,
-    norm_bound: float,
-    batch_size: int,
-    num_examples: int,
-    num_steps: int,
-    c_1: float,
-    c_2: float,
+    norm_bound: Positive,
+    batch_size: AtLeastOne,
+    num_examples: AtLeastOne,
+    num_steps: AtLeastOne,
+    c_1: Positive,
+    c_2: Positive,
 ) -> NoiseChoice:
-    """The noise of Theorems 3.1 and 3.3, `Delta = c_2 C sqrt(T ln(1/delta)) / (n epsilon)`.
+    """Return the noise of Theorems 3.1 and 3.3, `Delta = c_2 C sqrt(T ln(1/delta)) / (n epsilon)`.
 
-    The theorems say that there are constants c_1 and c_2, and that `epsilon < c_1 T B^2 / n^2`. The paper gives neither
-    constant, and its experiments are outside that window for every c_1 below about 4 (at batches of 512 and 24 epochs),
-    so a choice outside of it is returned with a premise that does not hold.
+    The theorems state that constants c_1 and c_2 exist, and require `epsilon < c_1 T B^2 / n^2`. The paper gives
+    neither constant, and its experiments violate the condition for every c_1 below about 4 (with batches of 512 and 24
+    epochs), so a choice that violates it is returned with a premise that does not hold.
 
     Args:
-      epsilon: nominal, above 0.
+      epsilon: nominal epsilon, above 0.
       delta: in (0, 1).
-      norm_bound: C, above 0: the clipping norm of Algorithm 1, or what Lemma 3.2 (`calculators.GRADIENT_BOUND`) or
-        somebody else promises for Algorithm 2.
+      norm_bound: C, above 0: the clipping norm of Algorithm 1; for Algorithm 2 a bound such as that of Lemma 3.2
+        (`calculators.GRADIENT_BOUND`).
       batch_size: B, at most n.
       num_examples: n.
       num_steps: T.
       c_1: above 0.
-      c_2: above 0; 1 is too small for the noise to be what it is called, see the accounted epsilon.
+      c_2: above 0; with c_2 = 1 the noise is too small for the nominal epsilon, see the accounted epsilon.
 
     Raises:
-      ValueError: outside these domains.
+      ValueError: an argument is outside its domain.
 
     Example:
       >>> sizes = {"norm_bound": 2.5, "batch_size": 512, "num_examples": 50_000, "num_steps": 2328}
@@ -63,9 +65,6 @@ def theorem_3_1_noise(
       >>> round(choice.std, 6), choice.premises[0].holds
       (0.002589, False)
     """
-    validate.positive(epsilon=epsilon, norm_bound=norm_bound, c_1=c_1, c_2=c_2)
-    validate.between(0, 1, delta=delta)
-    validate.at_least(1, batch_size=batch_size, num_examples=num_examples, num_steps=num_steps)
     window = c_1 * num_steps * (batch_size / num_examples) ** 2
     found = PRIVACY_NOISE(
         n=num_examples,
@@ -74,7 +73,7 @@ def theorem_3_1_noise(
         epsilon=epsilon,
         delta=delta,
         C=norm_bound,
-        c_1=max(c_1, 2 * c_1 * epsilon / window),  # the window is judged below, not refused
+        c_1=max(c_1, 2 * c_1 * epsilon / window),  # a violated condition is reported below, not refused
         c_2=c_2,
         constants="paper",
     )
@@ -86,21 +85,22 @@ def theorem_3_1_noise(
 def least_noise(
     sigma: float, batch_size: int, *, num_steps: int | None = None, delta: float | None = None, factor: float = 1.0
 ) -> float:
-    """The least Delta for which the paper claims convergence, up to constants.
+    """Return the least Delta for which the paper claims convergence, up to constants.
 
-    Theorem 3.4 (whose proof needs Assumption B): `Delta^2 >= sigma^2 / B`. Given T and delta, Appendix C (which does
-    not): `Delta^2 >= sigma^2 T / (B delta)`. The noise of a minibatch then is no larger than the noise that is added;
-    where they are equal, Lemma B.11 needs a factor of logarithms more (claim thmB.13.noise).
+    Theorem 3.4, whose proof needs Assumption B, requires `Delta^2 >= sigma^2 / B`. Given T and delta, Appendix C, which
+    does not need it, requires `Delta^2 >= sigma^2 T / (B delta)`. The minibatch noise is then at most as large as the
+    added noise; where both are equal, Lemma B.11 needs more noise by a logarithmic factor (claim thmB.13.noise).
 
     Args:
-      sigma: above 0, in the units of a gradient; without Assumption B that of Assumption A.2, its standard deviation.
+      sigma: above 0, in the units of a gradient: the scale of Assumption B, or the standard deviation of Assumption
+        A.2.
       batch_size: B, at least 1.
-      num_steps: T; with delta, for Appendix C.
+      num_steps: T, given together with delta, for Appendix C.
       delta: the failure probability of convergence, in (0, 1).
-      factor: on Delta, at least 1.
+      factor: multiplies the result, at least 1.
 
     Raises:
-      ValueError: outside these domains, or if one of T and delta is missing.
+      ValueError: an argument is outside its domain, or one of T and delta is missing.
 
     Example:
       >>> least_noise(1.0, 100), round(least_noise(1.0, 100, num_steps=1000, delta=0.1), 6)
@@ -148,36 +148,36 @@ def clipped_noisy_sgd(
         3: xi_t ~ N(0, Delta^2 I)                                            (`Gaussian.release`)
         4: x_{t+1} <- x_t - eta (mean_i g_i + xi_t)                          (`Descent.step`)
 
-    Differences from the paper: see `MinibatchGradient`; its inputs do not name x_0 and eta.
+    Differences from the paper: see `MinibatchGradient`. The inputs of the printed algorithm omit x_0 and eta.
 
     Formal guarantees:
-      `guarantees` are accounted, under `relation`, and rest on no premise about the loss; `readings.readings` sets the
-      nominal epsilon of Theorem 3.1 beside them. The initial point, the noise, the sampling scheme and the number of
-      steps are public; who was sampled is not.
+      `guarantees` come from the accountant, under `relation`, and need no premise about the loss; `readings.readings`
+      adds the nominal epsilon of Theorem 3.1. The initial point, the noise, the sampling scheme and the number of steps
+      are public; the sampled examples are not.
 
     Args:
-      problem: what is minimised.
-      noise: Delta of each run.
+      problem: the loss to minimise.
+      noise: the noise Delta of each run.
       x: `(runs, dim)`, x_0, chosen without looking at the data.
-      streams: one key a run. Runs of one key share batches and noise, and may not both be published.
+      streams: one key per run. Runs with the same key share batches and noise; at most one of them may be published.
       sampling: how batches are drawn.
       norm_bound: C, above 0, in units of loss over length.
       step_size: eta, above 0, in units of length squared over loss.
       num_steps: T, at least 1.
       delta: in (0, 1), for the guarantees.
       relation: which data sets are neighbours.
-      divisor: as `MinibatchGradient`.
-      bound_basis: "measured" if C was chosen by looking at the private data, which no guarantee covers then.
-      augment: whether examples are changed at random.
+      divisor: as in `MinibatchGradient`.
+      bound_basis: "measured" if C was chosen by looking at the private data, which no guarantee covers.
+      augment: whether examples are randomly augmented.
       observe: called after every step, see `drive`.
-      not_covered: what else depends on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
+      not_covered: other dependences on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
 
     Returns:
-      The runs; those that diverged say so in `state.status`.
+      The runs. `state.status` marks those that diverged.
 
     Raises:
-      CombinationError: if no accountant knows this sampling under this relation.
-      ValueError: if an argument is outside its domain, the numbers of runs disagree, or some runs have noise and others
+      CombinationError: no accountant supports this sampling under this relation.
+      ValueError: an argument is outside its domain, the numbers of runs disagree, or some runs have noise and others
         none.
 
     Example:
@@ -186,11 +186,11 @@ def clipped_noisy_sgd(
       >>> problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.5, seed=0)
       >>> how = {"sampling": Sampling.poisson(0.2), "relation": Relation.ZERO_OUT, "norm_bound": 4.0, "num_steps": 20}
       >>> from dpnotes.train.noise import calibrated_noise
-      >>> noise = [calibrated_noise(epsilon, 1e-3, **how, divisor=10) for epsilon in (2.0, 8.0)]
-      >>> start, streams = torch.ones(2, 2), Streams.of(0, ["loud", "quiet"])
+      >>> noise = [calibrated_noise(2.0, 1e-3, **how, divisor=10)]
+      >>> start, streams = torch.ones(1, 2), Streams.of(0, ["a"])
       >>> runs = clipped_noisy_sgd(problem, noise, start, streams, **how, step_size=0.1, delta=1e-3)
       >>> [round(claim.epsilon, 3) for claim in runs.guarantees]
-      [2.0, 8.0]
+      [2.0]
     """
     validate.positive(step_size=step_size)
     validate.same_length(x=x, noise=noise, streams=streams)
@@ -199,7 +199,7 @@ def clipped_noisy_sgd(
         clipped=True, bound_basis=bound_basis, check=0, augment=augment, divisor=divisor,
         mechanism=shared(Gaussian(), [choice.std for choice in noise]),
     )  # fmt: skip
-    # With one step more a run notices that it has finished.
+    # One further step is needed for a run to notice that it has finished.
     ends, method = num_steps + 1, Descent(step_size)
     return run(method, oracle, x, streams, delta=delta, max_steps=ends, observe=observe, not_covered=not_covered)
 
@@ -230,36 +230,36 @@ def noisy_sgd(
         2: xi_t ~ N(0, Delta^2 I)                                            (`Gaussian.release`)
         3: x_{t+1} <- x_t - eta (mean_{i in B_t} grad f_i(x_t) + xi_t)       (`Descent.step`)
 
-    Differences from the paper: see `MinibatchGradient`; the batch's gradients are compared with C as the run goes.
+    Differences from the paper: see `MinibatchGradient`. During the run, the batch's gradient norms are compared with C.
 
     Formal guarantees:
-      None without a premise, since nothing enforces C. `guarantees` take C for certain; `readings.readings` are the
-      arguments that do without. A run that saw a gradient above C claims nothing.
+      None without a premise, since nothing enforces C. `guarantees` take the bound C for certain; `readings.readings`
+      lists arguments that do not. A run that observed a gradient above C claims nothing.
 
     Args:
-      problem: what is minimised.
-      noise: Delta of each run.
+      problem: the loss to minimise.
+      noise: the noise Delta of each run.
       x: `(runs, dim)`, x_0, chosen without looking at the data.
-      streams: one key a run. Runs of one key share batches and noise, and may not both be published.
+      streams: one key per run. Runs with the same key share batches and noise; at most one of them may be published.
       sampling: how batches are drawn.
       norm_bound: C, above 0, in units of loss over length.
       step_size: eta, above 0, in units of length squared over loss.
       num_steps: T, at least 1.
-      delta: in (0, 1), of the guarantees and of what the accountant finds; nominal readings have their own.
+      delta: in (0, 1), for the guarantees and the accounted readings; nominal readings have their own.
       relation: which data sets are neighbours.
-      divisor: as `MinibatchGradient`.
-      bound_basis: what C rests on: proved, measured (on the private data, which no guarantee covers) or assumed.
-      check: norms are compared with C every so many steps; 0: never.
-      augment: whether examples are changed at random.
+      divisor: as in `MinibatchGradient`.
+      bound_basis: the justification of C: proved, measured (on the private data, which no guarantee covers) or assumed.
+      check: number of steps between two comparisons of the norms with C; 0 means never.
+      augment: whether examples are randomly augmented.
       observe: called after every step, see `drive`.
-      not_covered: what else depends on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
+      not_covered: other dependences on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
 
     Returns:
-      The runs; those that diverged say so in `state.status`.
+      The runs. `state.status` marks those that diverged.
 
     Raises:
-      CombinationError: if no accountant knows this sampling under this relation.
-      ValueError: if an argument is outside its domain, the numbers of runs disagree, or some runs have noise and others
+      CombinationError: no accountant supports this sampling under this relation.
+      ValueError: an argument is outside its domain, the numbers of runs disagree, or some runs have noise and others
         none.
 
     Example:
@@ -282,7 +282,7 @@ def noisy_sgd(
         clipped=False, bound_basis=bound_basis, check=check, augment=augment, divisor=divisor,
         mechanism=shared(Gaussian(), [choice.std for choice in noise]),
     )  # fmt: skip
-    # With one step more a run notices that it has finished.
+    # One further step is needed for a run to notice that it has finished.
     ends, method = num_steps + 1, Descent(step_size)
     return run(method, oracle, x, streams, delta=delta, max_steps=ends, observe=observe, not_covered=not_covered)
 
@@ -303,32 +303,32 @@ def noisy_sgd_on_fresh_data(
     observe: Observer | None = None,
     not_covered: tuple[str, ...] = (),
 ) -> Runs:
-    """Algorithm 2 as `noisy_sgd`, on examples that are drawn for each batch, as many as one likes.
+    """Algorithm 2 as `noisy_sgd`, on new examples for each batch, from an unlimited supply.
 
-    For the theorems: the variance of a minibatch, the constants and the Hessian of such data are known, and batches may
-    be as large as the theorems ask for. What may be claimed depends on what the batches are declared to be
+    This is for studying the theorems: the minibatch variance, the constants and the Hessian of such data are known, and
+    batches may be as large as the theorems require. The guarantee depends on what the batches are declared to be
     (`FreshGradient`).
 
     Args:
-      data: such as `problems.virtual.VirtualData`.
-      noise: Delta of each run.
+      data: for example `problems.virtual.VirtualData`.
+      noise: the noise Delta of each run.
       x: `(runs, dim)`, x_0.
-      streams: one key a run.
+      streams: one key per run.
       batch_size: B, at least 1.
       norm_bound: C, above 0.
       step_size: eta, above 0.
       num_steps: T, at least 1.
       delta: in (0, 1), of the guarantees.
-      sampling: FRESH, or `Sampling.fixed_size(B, n)` for an account of what the noise is worth on n examples.
-      bound_basis: what C rests on: proved, measured or assumed.
+      sampling: FRESH, or `Sampling.fixed_size(B, n)` to account for the noise as if batches came from n examples.
+      bound_basis: the justification of C: proved, measured or assumed.
       observe: called after every step, see `drive`.
-      not_covered: what else depends on the data.
+      not_covered: other dependences on the data.
 
     Returns:
-      The runs; those that diverged say so in `state.status`.
+      The runs. `state.status` marks those that diverged.
 
     Raises:
-      ValueError: as `noisy_sgd`.
+      ValueError: as in `noisy_sgd`.
 
     Example:
       >>> import torch

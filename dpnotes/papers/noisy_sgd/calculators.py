@@ -1,17 +1,19 @@
-"""Avdiukhin et al. (2024), arXiv:2410.06878: their formulas as functions of numbers.
+"""Formulas of Avdiukhin et al. (2024), arXiv:2410.06878, as functions of numbers.
 
-Sets of constants: `corrected` (what the claims confirm, with the factors of the proofs, and the exact accountant's
-noise), `given` (the same with noise by Theorem 3.1, with the c_1 and c_2 of the caller), `paper` (as printed, units or
-not), `one` (the corrected formulas with every factor 1). The absolute constants that the paper does not give (c, c_1,
-c_2, c_eta) are arguments.
+There are four sets of constants. `corrected`: the formulas that the claims confirm, with the factors of the proofs and
+the exact accountant's noise. `given`: the same formulas with the noise of Theorem 3.1 and the caller's c_1 and c_2.
+`paper`: as printed, even where the units are inconsistent. `one`: the corrected formulas with every factor 1. The
+absolute constants that the paper does not give (c, c_1, c_2, c_eta) are arguments.
 
-Theorem 3.1 says that there are c_1 and c_2, for batches drawn at random, and no proof gives them. So `corrected` is for
-whole batches, B = n, where the least noise is known exactly, and takes no account of c_1 and c_2; the accuracy does not
-depend on B anyhow. `delta_reached` says what any noise is worth: exactly for whole batches, and for smaller ones, as if
-nothing had been gained by drawing them, at most that; `SPENT` asks the accountant of batches of fixed size.
+Theorem 3.1 states that constants c_1 and c_2 exist for randomly drawn batches, but no proof gives their values.
+Therefore `corrected` requires full batches, B = n, where the smallest sufficient noise is known exactly, and ignores
+c_1 and c_2; the accuracy does not depend on B. `delta_reached` is the delta of any noise at epsilon: exact for full
+batches and, because amplification by subsampling is ignored, an upper bound for smaller ones. `SPENT` uses the
+accountant for fixed-size batches.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,8 +25,8 @@ from dpnotes.theory.refusals import NoRoot, require, require_informative
 
 SETS = ("corrected", "paper", "one")
 NOISE_SETS = (*SETS, "given")
-_least_noise = np.vectorize(gaussian_std, otypes=[float])  # of a Gaussian for a sensitivity of 1
-TOLERANCE = 1e-12  # relative, of closed loops
+_least_noise = np.vectorize(gaussian_std, otypes=[float])  # noise of a Gaussian at sensitivity 1
+TOLERANCE = 1e-12  # relative tolerance of closed loops
 _ROUNDS = 200
 
 
@@ -43,7 +45,7 @@ def _require_whole(B: Any, n: Any, instead: str = "constants='given' takes yours
 
 
 def _reached(B: Any, epsilon: Any, C: Any, Delta: Any, T: Any) -> Any:
-    """Delta at epsilon of T steps on whole batches."""
+    """Return the delta at `epsilon` of T steps on full batches."""
     return gaussian_delta(epsilon, Delta * B / (2 * C * np.sqrt(np.ceil(T))))
 
 
@@ -52,7 +54,7 @@ def _privacy_noise(
 ) -> dict[str, Any]:
     _require_batch(B, n)
     largest = c_1 * T * (B / n) ** 2
-    if constants == "corrected":  # an example that is replaced moves a mean of gradients by 2 C/n
+    if constants == "corrected":  # replacing one example moves the mean gradient by at most 2 C/n
         _require_whole(B, n, "constants='paper' takes yours, and noisy_sgd.spent says what that noise is worth")
         noise = 2 * C * np.sqrt(T) * _least_noise(epsilon, delta) / n
     else:
@@ -72,7 +74,7 @@ def _privacy_noise(
 
 
 def _spent(n: float, T: float, B: float, epsilon: float, delta: float, C: float, Delta: float) -> tuple[float, float]:
-    """Epsilon at delta, and delta at epsilon, of batches of fixed size."""
+    """Return the accounted epsilon at `delta`, and delta at `epsilon`, of fixed-size batches (replace-one)."""
     from dpnotes.core import WHOLE, Relation, Sampling
     from dpnotes.papers.accountant import delta_at
     from dpnotes.privacy.accounting import account
@@ -87,22 +89,22 @@ _spent_each = np.vectorize(_spent, otypes=[float, float])
 
 
 def _worth(n: Any, T: Any, B: Any, epsilon: Any, delta: Any, C: Any, Delta: Any) -> dict[str, Any]:
-    """What the accountant finds of T steps with noise Delta, an example replaced; seconds each."""
+    """Return the accounted epsilon and delta of T steps with noise Delta (replace-one); each entry takes seconds."""
     _require_batch(B, n)
     at_delta, at_epsilon = _spent_each(n, T, B, epsilon, delta, C, Delta)
     return {"epsilon_reached": at_delta[()], "delta_reached": at_epsilon[()]}
 
 
 def _spread(sigma: Any, n: Any) -> Any:
-    """How far a sample's gradient may be from the mean gradient under Assumption B."""
+    """Return sigma sqrt(ln(1 + (e-1) n)), how far an example's gradient is at most from the mean under Assumption B."""
     return sigma * np.sqrt(np.log1p((np.e - 1) * n))
 
 
 def _gradient_terms(
     n: Any, T: Any, delta: Any, L: Any, f_max: Any, sigma: Any, c: Any, c_eta: Any, constants: str
 ) -> tuple[Any, Any]:
-    """The gradient bound is the first plus alpha times the second."""
-    if constants == "deterministic":  # in place of C, by the sensitivity of a batch under Assumption B
+    """Return two terms: the gradient bound C is the first plus alpha times the second."""
+    if constants == "deterministic":  # replaces C by the sensitivity of a batch under Assumption B
         return _spread(sigma, n) * n / (n - 1), 0.0
     if constants == "paper":
         logs = L * np.sqrt(np.log(T / delta)) + sigma * np.sqrt(np.log(n * T)) + np.sqrt(-sigma * np.log(delta))
@@ -128,10 +130,10 @@ def _sensitivity(n: Any, B: Any, sigma: Any) -> dict[str, Any]:
 
 
 def _total_delta(epsilon: Any, delta: Any, failure: Any, constants: str) -> dict[str, Any]:
-    """At most 1, which every algorithm has: beyond, the argument says nothing."""
+    """Return the total delta, at most 1; at 1 the argument is vacuous, because every algorithm has delta 1."""
     if constants == "paper":
         return _transcript_delta(delta, failure)
-    # Past 1/failure the exponential does not matter any more: it is cut where it may still be computed.
+    # Where e^epsilon exceeds 1/failure its value no longer matters; the cut avoids overflow.
     both = 1 + np.exp(np.minimum(epsilon, 700.0)) if constants == "corrected" else 1.0
     return _transcript_delta(delta, both * failure)
 
@@ -142,7 +144,7 @@ def _transcript_delta(delta: Any, failure: Any) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- the closed loop of Theorem 3.5
 def _settle(step: Callable[[Any], Any], start: Any, several: int = 0) -> Any:
-    """The fixed point of a contraction of logarithms, to `TOLERANCE`; the last `several` axes settle together."""
+    """Return the fixed point of a contraction in logarithms; the last `several` axes have to converge together."""
     here = start
     settled = np.asarray(False)
     for _ in range(_ROUNDS):
@@ -156,76 +158,94 @@ def _settle(step: Callable[[Any], Any], start: Any, several: int = 0) -> Any:
 
 
 def _factors(constants: str) -> tuple[float, float]:
-    """Of T, and what is added to the dimension: s~^2 <= (d + 1) Delta^2."""
+    """Return the factor in T and the addition to the dimension, which comes from s~^2 <= (d + 1) Delta^2."""
     return (1.0, 0.0) if constants == "one" else (64.0, 1.0)
 
 
-def _noise_floor(
-    n: Any, B: Any, epsilon: Any, delta: Any, L: Any, f_max: Any, sigma: Any, alpha: Any, C: Any, dim: Any,
-    c_1: Any, c_2: Any, c_eta: Any, constants: str,
-) -> Any:  # fmt: skip
-    """The least Delta: at least sigma/sqrt(B), within the window of epsilon, and with a step size of at most 1/L."""
-    floor = np.maximum(sigma / np.sqrt(B), alpha * np.sqrt(c_eta / dim))
-    if constants != "corrected":
-        floor = np.maximum(floor, c_2 * C / B * np.sqrt(-np.log(delta) / (c_1 * epsilon)))
-    if constants == "paper":  # eta <= 1/(sigma sqrt(T))
-        floor = np.maximum(floor, 8 * sigma * np.sqrt(f_max / (L * dim)))
-    return floor
+@dataclass(frozen=True)
+class _Given:
+    """The arguments of a closed loop except n, d, B and alpha, in the order of its symbols."""
+
+    epsilon: Any
+    delta: Any
+    L: Any
+    f_max: Any
+    sigma: Any
+    rho: Any
+    c: Any
+    c_1: Any
+    c_2: Any
+    c_eta: Any
+    constants: str
+
+    def gradients(self, n: Any, T: Any, which: str = "") -> tuple[Any, Any]:
+        """Return the two terms of the gradient bound, as `_gradient_terms` does."""
+        which = which or self.constants
+        return _gradient_terms(n, T, self.delta, self.L, self.f_max, self.sigma, self.c, self.c_eta, which)
+
+    def noise_floor(self, B: Any, alpha: Any, C: Any, dim: Any) -> Any:
+        """Return the least Delta: at least sigma/sqrt(B), with an allowed epsilon and a step size of at most 1/L."""
+        floor = np.maximum(self.sigma / np.sqrt(B), alpha * np.sqrt(self.c_eta / dim))
+        if self.constants != "corrected":
+            floor = np.maximum(floor, self.c_2 * C / B * np.sqrt(-np.log(self.delta) / (self.c_1 * self.epsilon)))
+        if self.constants == "paper":  # eta <= 1/(sigma sqrt(T))
+            floor = np.maximum(floor, 8 * self.sigma * np.sqrt(self.f_max / (self.L * dim)))
+        return floor
+
+    def reach(self, scale: float, dim: Any) -> tuple[Any, Any]:
+        """Return numerator and denominator of alpha^2 n / C for a real-valued number of steps; the noise cancels."""
+        inside = scale / self.c_eta * self.L * self.f_max * dim
+        if self.constants == "corrected":
+            return np.sqrt(inside) * 2 * _least_noise(self.epsilon, self.delta), 1.0
+        return self.c_2 * np.sqrt(inside * -np.log(self.delta)), self.epsilon
+
+    def steps(self, scale: float, dim: Any, noise: Any, alpha: Any) -> Any:
+        """Return T, the number of steps that this noise needs for this accuracy."""
+        return scale * self.L * self.f_max * dim * noise**2 / (self.c_eta * alpha**4)
+
+    def require_alpha(self, alpha: Any, T: Any) -> None:
+        """Refuse an accuracy outside the range of the loop, as `_require_alpha` does."""
+        _require_alpha(alpha, T, self.delta, self.L, self.f_max, self.rho, self.constants)
 
 
-def _reach(
-    scale: float, dim: Any, epsilon: Any, delta: Any, L: Any, f_max: Any, c_2: Any, c_eta: Any, constants: str
-) -> tuple[Any, Any]:
-    """Numerator and denominator of alpha^2 n / C, for a real number of steps; the noise itself cancels."""
-    inside = scale / c_eta * L * f_max * dim
-    if constants == "corrected":
-        return np.sqrt(inside) * 2 * _least_noise(epsilon, delta), 1.0
-    return c_2 * np.sqrt(inside * -np.log(delta)), epsilon
-
-
-def _loop(
-    n: Any, d: Any, B: Any, epsilon: Any, delta: Any, L: Any, f_max: Any, sigma: Any, rho: Any,
-    c: Any, c_1: Any, c_2: Any, c_eta: Any, constants: str, gradients: str = "",
-) -> dict[str, Any]:  # fmt: skip
+def _loop(n: Any, d: Any, B: Any, *numbers: Any, constants: str, gradients: str = "") -> dict[str, Any]:
+    given = _Given(*numbers, constants=constants)
     _require_batch(B, n)
     if constants == "corrected":
         _require_whole(B, n)
     scale, more = _factors(constants)
     dim = np.asarray(d, dtype=float) + more
     size = np.asarray(n, dtype=float)
-    top, bottom = _reach(scale, dim, epsilon, delta, L, f_max, c_2, c_eta, constants)
+    top, bottom = given.reach(scale, dim)
     most = top / (size * bottom)
     found: dict[str, Any] = {}
 
     def step(log_steps: Any) -> Any:
         reach = most * _rounding_up(np.exp(log_steps), constants)
-        first, second = _gradient_terms(
-            size, np.exp(log_steps), delta, L, f_max, sigma, c, c_eta, gradients or constants
-        )
+        first, second = given.gradients(size, np.exp(log_steps), gradients)
         alpha = (reach * second + np.sqrt((reach * second) ** 2 + 4 * reach * first)) / 2
         bound = first + alpha * second
-        noise = _noise_floor(size, B, epsilon, delta, L, f_max, sigma, alpha, bound, dim, c_1, c_2, c_eta, constants)
-        steps = scale * L * f_max * dim * noise**2 / (c_eta * alpha**4)
-        found.update(alpha=alpha, Delta=noise, C=bound, T=steps, eta=c_eta * alpha**2 / (L * dim * noise**2))
+        noise = given.noise_floor(B, alpha, bound, dim)
+        steps = given.steps(scale, dim, noise, alpha)
+        step_size = given.c_eta * alpha**2 / (given.L * dim * noise**2)
+        found.update(alpha=alpha, Delta=noise, C=bound, T=steps, eta=step_size)
         return np.log(steps)
 
-    _settle(step, np.zeros(np.broadcast(size, dim, epsilon, L, f_max, sigma, B, delta).shape) + 5.0)
-    _require_alpha(found["alpha"], found["T"], delta, L, f_max, rho, constants)
-    found["delta_reached"] = _reached(B, epsilon, found["C"], found["Delta"], found["T"])
+    _settle(step, np.zeros(np.broadcast(size, dim, B, *numbers[:5]).shape) + 5.0)
+    given.require_alpha(found["alpha"], found["T"])
+    found["delta_reached"] = _reached(B, given.epsilon, found["C"], found["Delta"], found["T"])
     return {name: found[name] for name in ("alpha", "eta", "T", "Delta", "C", "delta_reached")}
 
 
 def _rounding_up(steps: Any, constants: str) -> Any:
-    """Noise for the whole number of steps that a run has, over that for their real number."""
+    """Return the ratio of the noise for the steps rounded up to the noise for their real number."""
     return np.sqrt(1 + 1 / steps) if constants == "corrected" else 1.0
 
 
-def _deterministic_loop(
-    n: Any, d: Any, B: Any, epsilon: Any, delta: Any, L: Any, f_max: Any, sigma: Any, rho: Any,
-    c_1: Any, c_2: Any, c_eta: Any, constants: str,
-) -> dict[str, Any]:  # fmt: skip
+def _deterministic_loop(n: Any, d: Any, B: Any, *numbers: Any, constants: str) -> dict[str, Any]:
+    """Return the loop with the deterministic gradient bound, which has no constant c."""
     _require_two(n)
-    return _loop(n, d, B, epsilon, delta, L, f_max, sigma, rho, 1.0, c_1, c_2, c_eta, constants, "deterministic")
+    return _loop(n, d, B, *numbers[:6], 1.0, *numbers[6:], constants=constants, gradients="deterministic")
 
 
 def _require_alpha(alpha: Any, T: Any, delta: Any, L: Any, f_max: Any, rho: Any, constants: str) -> None:
@@ -244,28 +264,24 @@ def _require_alpha(alpha: Any, T: Any, delta: Any, L: Any, f_max: Any, rho: Any,
     )
 
 
-def _sample_size(
-    alpha: Any, d: Any, B: Any, epsilon: Any, delta: Any, L: Any, f_max: Any, sigma: Any, rho: Any,
-    c: Any, c_1: Any, c_2: Any, c_eta: Any, constants: str,
-) -> dict[str, Any]:  # fmt: skip
+def _sample_size(alpha: Any, d: Any, B: Any, *numbers: Any, constants: str) -> dict[str, Any]:
+    given = _Given(*numbers, constants=constants)
     scale, extra = _factors(constants)
     dim = np.asarray(d, dtype=float) + extra
-    top, bottom = _reach(scale, dim, epsilon, delta, L, f_max, c_2, c_eta, constants)
+    top, bottom = given.reach(scale, dim)
     reach = top / (bottom * np.asarray(alpha) ** 2)
     found: dict[str, Any] = {}
 
     def step(logs: Any) -> Any:
         size, steps = np.moveaxis(np.exp(logs), -1, 0)
-        first, second = _gradient_terms(size, steps, delta, L, f_max, sigma, c, c_eta, constants)
+        first, second = given.gradients(size, steps)
         bound, batch = first + alpha * second, size if constants == "corrected" else B
-        noise = _noise_floor(
-            size, batch, epsilon, delta, L, f_max, sigma, alpha, bound, dim, c_1, c_2, c_eta, constants
-        )
-        more = scale * L * f_max * dim * noise**2 / (c_eta * alpha**4)
+        noise = given.noise_floor(batch, alpha, bound, dim)
+        more = given.steps(scale, dim, noise, alpha)
         found.update(n=reach * bound * _rounding_up(more, constants), C=bound, Delta=noise, T=more)
         return np.log(np.stack(np.broadcast_arrays(found["n"], found["T"]), axis=-1))
 
-    shape = np.broadcast(alpha, dim, epsilon, L, f_max, sigma, B, delta).shape
+    shape = np.broadcast(alpha, dim, B, *numbers[:5]).shape
     _settle(step, np.zeros((*shape, 2)) + 5.0, several=1)
     whole = (
         "Expected B={B:g} >= n={n:g}: whole batches; of smaller ones no proof gives c_1 and c_2 (constants='given')."
@@ -274,8 +290,8 @@ def _sample_size(
         require(np.greater_equal(B, found["n"]), whole, B=B, n=found["n"])
         B = found["n"]
     _require_batch(B, found["n"])
-    _require_alpha(alpha, found["T"], delta, L, f_max, rho, constants)
-    found["delta_reached"] = _reached(B, epsilon, found["C"], found["Delta"], found["T"])
+    given.require_alpha(alpha, found["T"])
+    found["delta_reached"] = _reached(B, given.epsilon, found["C"], found["Delta"], found["T"])
     return {name: found[name] for name in ("n", "T", "Delta", "C", "delta_reached")}
 
 

@@ -1,4 +1,4 @@
-"""The letters of Avdiukhin et al.: each with its unit, its domain and what it means."""
+"""The letters of Avdiukhin et al. (2024): unit, domain and meaning of each."""
 
 import math
 

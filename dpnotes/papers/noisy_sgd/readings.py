@@ -1,6 +1,6 @@
-"""What may be claimed for noisy SGD, by which argument: Theorems 3.1 and 3.3, and those that do without a bound.
+"""The guarantees of noisy SGD under several privacy arguments: Theorems 3.1 and 3.3, and weaker premises.
 
-Letters as in `algorithms`.
+The letters are those of `algorithms`.
 """
 
 import math
@@ -12,21 +12,22 @@ from dpnotes.guarantees import Assumption
 from dpnotes.methods.loop import Runs
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.oracles.release import Desk, norms_within
+from dpnotes.oracles.release import Releases, norms_within
 from dpnotes.papers.noisy_sgd.calculators import SENSITIVITY, TOTAL_DELTA, TRANSCRIPT_DELTA
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import LEAST_NOISE
 from dpnotes.train.noise import NoiseChoice
 from dpnotes.util import validate
+from dpnotes.util.validate import Positive, Probability, checked
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One argument for the privacy of a run: with the epsilon its noise was chosen for, and the accounted one.
+    """A privacy argument for a run, with the nominal and the accounted epsilon.
 
     Args:
-      nominal: with the epsilon of the theorem; None where the argument has none of its own.
-      accounted: with the epsilon that the accountant finds for the noise that was added.
+      nominal: the guarantee with the epsilon of the theorem; None where the argument has no epsilon of its own.
+      accounted: the guarantee with the epsilon that the accountant computes for the noise that was added.
     """
 
     nominal: Guarantee | None
@@ -34,39 +35,34 @@ class Reading:
 
     @property
     def vacuous(self) -> bool:
-        """Whether the accounted claim says nothing: every algorithm satisfies it, or what it rests on did not hold."""
+        """True if the accounted guarantee is trivial, or if one of its assumptions failed."""
         return self.accounted.delta >= 1 or math.isinf(self.accounted.epsilon)
 
 
+@checked
 @dataclass(frozen=True)
 class Premises:
-    """What is known of a problem, for the arguments about unclipped runs; None where it is not known.
+    """The known constants of a problem, for the arguments about unclipped runs; None for unknown ones.
 
     Args:
-      sigma: of Assumption B, for this data set and its neighbours, above 0, in the units of a gradient.
+      sigma: the constant of Assumption B for this data set and its neighbours, above 0, in the units of a gradient.
       smoothness: L, above 0.
-      failure: the probability that some gradient is longer than the bound; the nominal delta if None, as Theorem 3.3
-        has it.
+      failure: the probability that some gradient is longer than the bound; if None the nominal delta, as in Theorem
+        3.3.
 
     Raises:
-      ValueError: outside these domains.
+      ValueError: an argument is outside its domain.
     """
 
-    sigma: float | None = None
-    smoothness: float | None = None
-    failure: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("sigma", "smoothness"):
-            if getattr(self, name) is not None:
-                validate.positive(**{name: getattr(self, name)})
-        if self.failure is not None:
-            validate.between(0, 1, failure=self.failure)
+    sigma: Positive | None = None
+    smoothness: Positive | None = None
+    failure: Probability | None = None
 
 
 NOT_KNOWN = Premises()
 
-# The step of the proof of Theorem 3.3 that fails (claim thm3.3.privacy): whatever a run saw, the claim does not follow.
+# The step of the proof of Theorem 3.3 that fails (claim thm3.3.privacy): the theorem's guarantee does not follow,
+# whatever a run observed.
 COUNTED_ONCE = Assumption(
     "a failure in a data set's own run costs delta once (it may cost 1 + e^epsilon times itself)", "checked", False
 )
@@ -75,35 +71,35 @@ COUNTED_ONCE = Assumption(
 def readings(
     runs: Runs, noise: Sequence[NoiseChoice], premises: Premises = NOT_KNOWN
 ) -> tuple[dict[str, Reading], ...]:
-    """The arguments for the privacy of finished runs, by name; none is more than what it rests on.
+    """Return the privacy arguments for finished runs, by name; each holds only under its own assumptions.
 
-    Of `clipped_noisy_sgd`:
-      "theorem 3.1": the nominal epsilon, with whether the accountant confirms it.
+    For `clipped_noisy_sgd`:
+      "theorem 3.1": the nominal epsilon, and whether the accountant confirms it.
 
-    Of `noisy_sgd` and `noisy_sgd_on_fresh_data`, where nothing enforces C and `runs.guarantees` take it for certain,
-    the arguments that do without, each with its premises and with which of them held:
-      "theorem 3.3": (epsilon, 2 delta) as printed. Its proof conditions on an event of one data set and counts its
-        failure once, which does not follow (`COUNTED_ONCE`): so this reading never holds.
-      "premises": (epsilon, delta + (1 + e^epsilon) delta), all that follows from the premises of that proof, for one
-        data set each (claim thm3.3.privacy). Vacuous where that exceeds 1.
-      "transcript": (epsilon, delta + failure), where the event speaks of the examples of both data sets along the run
-        on one of them (claim own.transcript).
+    For `noisy_sgd` and `noisy_sgd_on_fresh_data`, nothing enforces C, and `runs.guarantees` take the bound C for
+    certain. The following arguments do not; each lists its premises and which of them held:
+      "theorem 3.3": (epsilon, 2 delta) as printed. The proof conditions on an event of one data set and counts its
+        failure probability once, which does not follow (`COUNTED_ONCE`), so this argument never holds.
+      "premises": (epsilon, delta + (1 + e^epsilon) delta), which is all that follows from the premises of that proof
+        for each data set separately (claim thm3.3.privacy). It is vacuous where this delta exceeds 1.
+      "transcript": (epsilon, delta + failure), if the event concerns the examples of both data sets along the run on
+        one of them (claim own.transcript).
       "assumption B": (epsilon, delta) from the sensitivity `2 s n / ((n-1) B)`, `s = sigma sqrt(ln(1 + (e-1) n))`,
-        which Assumption B gives by itself when both data sets satisfy it (claim own.sensitivity). No C, no event; for
-        a known sigma and a number of examples, under replace-one; not of pictures that a run changes at random
-        (`augment`), about which the assumption says nothing.
-    A run that saw a gradient above C claims nothing by an argument that rests on it.
+        which Assumption B implies by itself if both data sets satisfy it (claim own.sensitivity). It needs neither C
+        nor an event, but a known sigma, a known number of examples and the replace-one relation. It does not apply to
+        randomly augmented pictures (`augment`), about which the assumption says nothing.
+    If a run observed a gradient above C, every argument that rests on C claims nothing.
 
     Args:
-      runs: of one of these front doors.
-      noise: Delta of each run, as it was given there.
-      premises: what is known of the problem.
+      runs: the result of one of these functions.
+      noise: the noise of each run, as passed to that function.
+      premises: the known constants of the problem.
 
     Returns:
-      One dict a run.
+      One dict per run.
 
     Raises:
-      ValueError: if the numbers of runs disagree.
+      ValueError: the numbers of runs disagree.
 
     Example:
       >>> import torch
@@ -134,15 +130,15 @@ def readings(
 
 def _clipped(runs: Runs, index: int, choice: NoiseChoice) -> dict[str, Reading]:
     claim = runs.guarantees[index]
-    rests = *claim.assumptions, *choice.premises, _accounted(choice, runs.oracle.desk, index)
+    rests = *claim.assumptions, *choice.premises, _accounted(choice, runs.oracle.releases, index)
     name = f"nominal: {choice.origin}"
     nominal = Guarantee(choice.epsilon, choice.delta, claim.relation, name, rests, claim.not_covered)
     return {"theorem 3.1": Reading(nominal, claim)}
 
 
 def _not_clipped(runs: Runs, index: int, choice: NoiseChoice, premises: Premises) -> dict[str, Reading]:
-    claim, desk, epsilon = runs.guarantees[index], runs.oracle.desk, choice.epsilon
-    C, failure = desk.claimed[0].bound.longest, choice.delta if premises.failure is None else premises.failure
+    claim, releases, epsilon = runs.guarantees[index], runs.oracle.releases, choice.epsilon
+    C, failure = releases.claimed[0].bound.longest, choice.delta if premises.failure is None else premises.failure
     both = TOTAL_DELTA(epsilon=min(epsilon, 700.0), delta=choice.delta, failure=failure, constants="corrected")
     found = max(min(claim.nominal_epsilon, 700.0), 1e-300)
     accounted_both = TOTAL_DELTA(epsilon=found, delta=claim.delta, failure=failure, constants="corrected")
@@ -153,12 +149,12 @@ def _not_clipped(runs: Runs, index: int, choice: NoiseChoice, premises: Premises
         Assumption(f"{but_for}, no example of {whose} has a gradient above {C:g} in {run_on}", "assumed")
         for whose, run_on in (("a data set", "its own run"), ("either of two neighbours", "the run on one of them"))
     )
-    # That the bound is certain is what these arguments do without; what the run saw of it counts.
-    about_norms = norms_within(C, desk.basis, runs.state.oracle.meter, index)
+    # These arguments do not assume that the bound is certain; a violation that the run observed still counts.
+    about_norms = norms_within(C, releases.basis, runs.state.oracle.meter, index)
     others = tuple(a for a in claim.assumptions if a not in about_norms)
     seen = tuple(a for a in about_norms if a.basis == "checked")
-    algorithm_1 = *choice.premises, _accounted(choice, desk, index)
-    theorem = _premises_of_theorem_3_3(premises, runs.method.step_size, desk.steps)
+    algorithm_1 = *choice.premises, _accounted(choice, releases, index)
+    theorem = _premises_of_theorem_3_3(premises, runs.method.step_size, releases.steps)
 
     def reading(
         name: str, delta: float, accounted_delta: float, nominal_only: tuple[Assumption, ...], *of: Assumption
@@ -177,23 +173,23 @@ def _not_clipped(runs: Runs, index: int, choice: NoiseChoice, premises: Premises
     num_examples = _num_examples(runs.oracle)
     as_they_are = not getattr(runs.oracle, "augment", False)
     if premises.sigma is not None and num_examples and as_they_are and claim.relation == Relation.REPLACE_ONE:
-        named["assumption B"] = _by_assumption_b(desk, index, claim, premises.sigma, others, num_examples)
+        named["assumption B"] = _by_assumption_b(releases, index, claim, premises.sigma, others, num_examples)
     return named
 
 
 def _num_examples(oracle: MinibatchGradient | FreshGradient) -> int:
-    """Of the data set; 0 if every batch is of new examples."""
+    """Return the number of examples of the data set; 0 if every batch consists of new examples."""
     if isinstance(oracle, FreshGradient):
         return 0 if oracle.sampling == FRESH else oracle.sampling.num_examples
     return oracle.problem.num_examples
 
 
-def _accounted(choice: NoiseChoice, desk: Desk, run: int) -> Assumption:
-    """Whether clipped SGD with this noise is as private as it is called, by the accountant at the nominal delta."""
-    found = account(desk.events(run), choice.delta).epsilon if desk.accountable(run) else math.inf
+def _accounted(choice: NoiseChoice, releases: Releases, run: int) -> Assumption:
+    """Return the assumption that clipped SGD with this noise has its nominal privacy, checked by the accountant."""
+    found = account(releases.events(run), choice.delta).epsilon if releases.accountable(run) else math.inf
     statement = (
         f"Algorithm 1 with Delta = {choice.std:.4g} ({choice.origin}) is ({choice.epsilon:g}, {choice.delta:g})-DP "
-        f"(accounted: epsilon = {found:.4g}, {desk.relation})"
+        f"(accounted: epsilon = {found:.4g}, {releases.relation})"
     )
     return Assumption(statement, "checked", found <= choice.epsilon)
 
@@ -213,18 +209,18 @@ def _premises_of_theorem_3_3(premises: Premises, step_size: float, num_steps: in
 
 
 def _by_assumption_b(
-    desk: Desk, run: int, claim: Guarantee, sigma: float, others: tuple[Assumption, ...], num_examples: int
+    releases: Releases, run: int, claim: Guarantee, sigma: float, others: tuple[Assumption, ...], num_examples: int
 ) -> Reading:
-    (ask,) = desk.claimed
-    batch_size = desk.sampling.batch_size if desk.sampling.scheme == "fixed-size" else num_examples
-    # The sum over the batch moves by B times what the mean does, whatever it is divided by.
+    (ask,) = releases.claimed
+    batch_size = releases.sampling.batch_size if releases.sampling.scheme == "fixed-size" else num_examples
+    # The sum over the batch has B times the sensitivity of the mean, whatever the sum is divided by.
     moved = SENSITIVITY(n=num_examples, B=batch_size, sigma=sigma)["batch"] * batch_size / ask.bound.divisor
     std = float(ask.noise_std[run])
     assumption = Assumption(
         f"Assumption B holds for both data sets with sigma = {sigma:g}, at every iterate", "assumed"
     )
     rests = *others, assumption
-    if not desk.accountable(run) or std / moved < LEAST_NOISE:
+    if not releases.accountable(run) or std / moved < LEAST_NOISE:
         return Reading(None, replace(claim, nominal_epsilon=math.inf, assumptions=rests))
-    event = replace(desk.events(run)[0], noise_multiplier=std / moved)
+    event = replace(releases.events(run)[0], noise_multiplier=std / moved)
     return Reading(None, account([event], claim.delta, assumptions=rests, not_covered=claim.not_covered))

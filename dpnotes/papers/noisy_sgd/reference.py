@@ -1,9 +1,10 @@
-"""Avdiukhin, Dinitz, Fan and Yaroslavtsev (2024), arXiv:2410.06878: one run, as one would write it on a board.
+"""Avdiukhin, Dinitz, Fan and Yaroslavtsev (2024), arXiv:2410.06878: each algorithm for one run, in its plainest form.
 
-Read it first. `algorithms.py` does the same for many runs at once, with guarantees and refusals; `tests/papers/
-test_reference.py` holds the two together. What begins with `private_` is known to the data holder alone; all else in a
-step is released or follows from what is. A number in `printed` makes that line the paper's own, where ours differs.
-The paper numbers no lines; we count those in the loop.
+Read this file first. `algorithms.py` implements the same algorithms for many runs at once, with guarantees and
+refusals; `tests/papers/test_reference.py` checks that both give the same results. Values whose names begin with
+`private_` are known to the data holder alone; every other value of a step is released or computed from released values.
+A line number in `printed` selects the paper's version of that line where ours differs. The paper numbers no lines; the
+numbers here count the lines inside the loop.
 """
 
 import math
@@ -13,48 +14,48 @@ from torch import Tensor
 
 
 class Step(NamedTuple):
-    """What became of step t."""
+    """The result of step t."""
 
     t: int
-    private_batch: Tensor  # who was sampled: what sampling gains rests on nobody learning it
-    private_longer: int  # how many of their gradients are longer than C
+    private_batch: Tensor  # indices of the sampled examples; amplification by sampling needs them to stay secret
+    private_longer: int  # number of their gradients that are longer than C
     private_mean: Tensor  # (d,)
     g: Tensor  # (d,), released
     x: Tensor  # (d,), x_{t+1}
-    paid: float  # zCDP of this release, before what sampling gains
-    left: float  # zCDP of those to come
+    paid: float  # zCDP of this release, without amplification by sampling
+    left: float  # zCDP of the remaining releases
 
 
 class Answer(NamedTuple):
-    """What became of question i."""
+    """The result of question i."""
 
     i: int
     private_value: float  # f_i
     private_threshold: float  # T'
     yes: bool  # released
-    paid: float  # zCDP: the first question pays for all
-    left: float  # zCDP
+    paid: float  # zCDP; the first question pays for all
+    left: float  # zCDP that remains to be paid
 
 
 def clipped_noisy_sgd(gradients, x, minibatch, B, T, C, Delta, eta, noise, moves=2.0, printed=frozenset()):
     """Algorithm 1 "Differentially private Clipped SGD".
 
     Args:
-      gradients: from x and examples to `(examples, d)`, a row an example, in units of loss over length.
+      gradients: from x and examples to `(examples, d)`, one row per example, in units of loss over length.
       x: `(d,)`, x_0, chosen without looking at the data.
       minibatch: from t to the examples of B_t.
-      B: batch size; of Poisson batches the expected one.
+      B: batch size; for Poisson batches the expected batch size.
       T: number of steps.
       C: clipping threshold, in units of loss over length.
       Delta: standard deviation of each coordinate of the noise, in units of loss over length.
       eta: step size, in units of length squared over loss.
       noise: from t to a draw of N(0, I_d).
-      moves: how far a neighbour moves the sum, over C: 2 if an example is replaced, 1 if one is put to zero (left
-        out of the sum, while B stays).
-      printed: {4}: the average is over the batch's own size, which of a Poisson batch is no public number.
+      moves: sensitivity of the sum divided by C: 2 if an example is replaced, 1 if one is zeroed out (left out of the
+        sum, while B stays).
+      printed: {4}: the average divides by the actual batch size, which is not public for a Poisson batch.
 
     Yields:
-      A `Step`. The generator's value is why it ended, and x_T.
+      A `Step` each time. The generator's return value is the reason it ended, and x_T.
 
     >>> import torch
     >>> data, draws = torch.tensor([[3.0], [1.0], [0.0]]), torch.tensor([[0.5], [-0.5]])
@@ -80,11 +81,11 @@ def clipped_noisy_sgd(gradients, x, minibatch, B, T, C, Delta, eta, noise, moves
 def noisy_sgd(gradients, x, minibatch, B, T, C, Delta, eta, noise, moves=2.0, printed=frozenset()):
     """Algorithm 2 "Differentially private SGD without clipping".
 
-    Delta was chosen for a C that no gradient may exceed. Nothing enforces that: it is counted, and `paid` is what a
-    release cost if none did.
+    Delta was chosen under the assumption that no gradient is longer than C. Nothing enforces this assumption:
+    violations are counted, and `paid` is the cost of a release if there are none.
 
     Args and yields:
-      As for `clipped_noisy_sgd`; `printed` is {3}, the same.
+      As for `clipped_noisy_sgd`; `printed` is {3}, with the meaning of its {4}.
 
     >>> import torch
     >>> data, draws = torch.tensor([[3.0], [1.0]]), torch.tensor([[0.5]])
@@ -109,14 +110,15 @@ def above_threshold(values, T, D, epsilon, laplace):
     """Algorithm 1 "AboveThreshold" of Dwork and Roth (2014), doi:10.1561/0400000042, Section 3.6, printed for D = 1.
 
     Args:
-      values: f_1, f_2, ..., which no neighbour moves by more than D.
-      T: threshold, in the units of a value.
-      D: sensitivity, in the units of a value.
-      epsilon: of all answers together.
+      values: f_1, f_2, ..., each with sensitivity at most D.
+      T: threshold, in the units of the values.
+      D: sensitivity, in the units of the values.
+      epsilon: privacy parameter of all answers together.
       laplace: from a purpose, "threshold" or "question", and a number to a draw of Lap(1).
 
     Yields:
-      An `Answer`. The generator's value is why it ended, and the place of the yes, if there was one.
+      An `Answer` each time. The generator's return value is the reason it ended, and the index of the first yes, or
+      None.
 
     >>> [answer.yes for answer in above_threshold([0, 1, 9, 9], 3, 1, 50, lambda purpose, i: 0.5)]
     [False, False, True]
@@ -135,32 +137,32 @@ def above_threshold(values, T, D, epsilon, laplace):
 def select_stationary_point(
     points, norm, eigenvalue, epsilon, alpha, rho, C, L, n, k, beta, laplace, moves=2.0, printed=frozenset()
 ):
-    """Section 3.4: the first of some released points that is, up to noise, a second-order stationary point.
+    """Section 3.4: return the first released point that is, up to noise, a second-order stationary point.
 
-    Both questions of the paper are one, the smaller margin over its sensitivity, which is how AboveThreshold pays for
-    the yes alone.
+    The paper asks two questions per point. Here they are a single one, about the smaller of the two margins in units of
+    its sensitivity, because AboveThreshold then pays for a single yes.
 
     Args:
-      points: `(d,)` each, at most k, drawn at random from the released iterates.
-      norm: from a point to |grad f|, over all data, in units of loss over length.
+      points: at most k, each `(d,)`, drawn at random from the released iterates.
+      norm: from a point to |grad f| over all data, in units of loss over length.
       eigenvalue: from a point to the smallest eigenvalue of the Hessian, in units of loss over length squared.
-      epsilon: of the search.
+      epsilon: privacy parameter of the whole search.
       alpha: accuracy, in units of loss over length.
       rho: Hessian-Lipschitz constant, in units of loss over length cubed.
-      C: the longest gradient of an example.
-      L: smoothness of every example.
+      C: bound on the norm of an example's gradient.
+      L: smoothness of every example's loss.
       n: number of examples.
-      k: number of candidates that the slack is for.
-      beta: probability that an answer is further off than the slack.
+      k: number of candidates, for which the slack is computed.
+      beta: probability that the error of some answer exceeds the slack.
       laplace: as for `above_threshold`.
-      moves: how far a neighbour moves the mean, over C / n: 2 if an example is replaced, 1 if one is put to zero (a
-        mean over the others moves by 2, too).
-      printed: {1}: two questions a point, with the noises Lap(C / (n epsilon)) and Lap(L / (n epsilon)) of numbers that
-        are published once, and none on the thresholds alpha and -sqrt(rho alpha); `paid` is infinite, as no bound on
-        the number of answers is known.
+      moves: sensitivity of the mean divided by C / n: 2 if an example is replaced, 1 if one is zeroed out (for a mean
+        over the remaining examples it would be 2, too).
+      printed: {1}: two questions per point, with the noise Lap(C / (n epsilon)) and Lap(L / (n epsilon)), which
+        suffices to publish one number once, and no noise on the thresholds alpha and -sqrt(rho alpha); `paid` is
+        infinite, because the number of answers is not bounded.
 
     Yields:
-      An `Answer`. The generator's value is why it ended, and which point is published.
+      An `Answer` each time. The generator's return value is the reason it ended, and the index of the published point.
 
     >>> found = select_stationary_point(
     ...     [0.5, 0.0, 0.3], abs, lambda x: 1.0, 1.0, 0.01, 1.0, 1.0, 1.0, 10**6, 3, 0.05, lambda purpose, i: 0.0

@@ -1,10 +1,10 @@
-"""Audits: what an attack proves about epsilon from below.
+"""Audits: statistical lower bounds on epsilon, from attacks.
 
-An accountant proves "at most"; an audit attacks the code that runs and proves "at least", with a stated probability of
-being wrong. Where the second exceeds the first, one of the two is broken, and it is not the audit.
+An accountant proves an upper bound on epsilon; an audit attacks the code that runs and proves a lower bound, with a
+stated probability of error. If the lower bound exceeds the upper one, the accounting or the mechanism is wrong.
 
-* `bounds`: from counts of hits to a bound (Clopper and Pearson), thresholds, and the power of an audit.
-* `pairs`: what two neighbouring data sets give, in closed form: Gaussians of one scale or two, and mixtures.
+* `bounds`: the bound from counts of hits (Clopper and Pearson), thresholds, and the power of an audit.
+* `pairs`: output distributions on two neighbouring data sets, in closed form: Gaussians of one scale or two, mixtures.
 * `training`: many runs of training, with a canary and without it.
 * `one_run`: many canaries in one run.
 """

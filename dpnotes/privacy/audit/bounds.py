@@ -1,11 +1,11 @@
-"""From how often an attack hits to a lower bound on epsilon.
+"""Lower bounds on epsilon from the hit counts of an attack.
 
-An attack is an event about what was released. If the mechanism is (epsilon, delta)-DP, then for two neighbouring data
+An attack is an event of the released values. If the mechanism is (epsilon, delta)-DP, then for two neighbouring data
 sets and any event `P(event | one) <= exp(epsilon) P(event | other) + delta`. Repeated runs bound the first probability
 from below and the second from above (Clopper and Pearson 1934, doi:10.1093/biomet/26.4.404), each at half the level,
 and `ln((lower - delta) / upper)` is the bound on epsilon (Jagielski, Ullman and Oprea 2020, arXiv:2006.07709v1).
 
-The event has to be chosen without looking at the runs it is counted on: from known densities, or on other runs.
+The event must be chosen without looking at the runs on which it is counted: from known densities, or on other runs.
 """
 
 import math
@@ -18,19 +18,21 @@ from torch import Tensor
 from dpnotes.core import Guarantee, Relation
 from dpnotes.guarantees import CombinationError
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, NonNegative, Probability, checked
 
 
+@checked
 @dataclass(frozen=True)
 class LowerBound:
-    """What an audit says: epsilon is at least this, unless something of probability `level` happened.
+    """The result of an audit: a lower bound on epsilon that is wrong with probability at most `level`.
 
     Args:
       epsilon: the bound, at least 0; 0 says nothing.
-      delta: for which delta.
-      relation: which data sets were told apart.
+      delta: the delta for which the bound holds.
+      relation: the relation of the two data sets.
       level: the largest probability with which the bound exceeds the true epsilon.
-      runs: how many runs it rests on.
-      method: how it was found.
+      runs: the number of runs.
+      method: the method of computation, in words.
 
     Raises:
       ValueError: outside these domains.
@@ -40,25 +42,22 @@ class LowerBound:
       epsilon >= 1.25 at delta = 1e-05, zero-out-one, confidence 99%, from 2,000 runs by Clopper-Pearson
     """
 
-    epsilon: float
+    epsilon: NonNegative
     delta: float
     relation: Relation
     level: float
-    runs: int
+    runs: AtLeastOne
     method: str
 
     def __post_init__(self) -> None:
-        validate.non_negative(epsilon=self.epsilon)
         _check(self.delta, self.level)
-        validate.instance(Relation, relation=self.relation)
-        validate.at_least(1, runs=self.runs)
 
     def exceeds(self, claim: Guarantee) -> bool:
-        """Whether the claim is refuted.
+        """Return whether the bound refutes the claim.
 
         Raises:
-          CombinationError: if the two have different neighbours.
-          TypeError: for a number: what is compared is a `Guarantee`.
+          CombinationError: if the bound and the claim have different neighbouring relations.
+          TypeError: if the claim is no `Guarantee`, such as a number.
           ValueError: if they have different deltas.
         """
         validate.instance(Guarantee, claim=claim)
@@ -82,18 +81,18 @@ class LowerBound:
 def epsilon_from_counts(
     hits: ArrayLike, runs: int, false_hits: ArrayLike, false_runs: int, *, delta: float, level: float
 ) -> NDArray[np.float64]:
-    """Lower bounds on epsilon from counts, for as many audits at once as the counts have entries.
+    """The lower bounds on epsilon from counts, one for each entry of the counts.
 
     Args:
-      hits: in how many of `runs` runs on one data set the event happened.
+      hits: the number of the `runs` runs on one data set in which the event happened.
       runs: at least 1.
-      false_hits: in how many of `false_runs` runs on its neighbour it happened; broadcast with `hits`.
+      false_hits: the number of the `false_runs` runs on its neighbour in which it happened; broadcast with `hits`.
       false_runs: at least 1.
       delta: in [0, 1).
-      level: in (0, 1), half of which goes to each probability.
+      level: in (0, 1), half of which is used for each of the two probabilities.
 
     Returns:
-      One bound an entry, 0 where the counts show nothing.
+      One bound per entry, 0 where the counts prove nothing.
 
     Raises:
       ValueError: outside these domains, for no runs, or for counts outside 0 to the number of runs.
@@ -120,16 +119,16 @@ def epsilon_from_counts(
 
 
 def choose_threshold(scores: Tensor, false_scores: Tensor, *, delta: float, level: float) -> float:
-    """The threshold whose event `score > threshold` promises the largest bound, on runs kept for choosing it.
+    """The threshold whose event `score > threshold` gives the largest bound on runs reserved for this choice.
 
     Args:
       scores: `(runs,)`, on the data set where scores should be high.
       false_scores: `(runs,)`, on its neighbour.
       delta: in [0, 1).
-      level: in (0, 1), of the bound to come.
+      level: in (0, 1), of the later bound.
 
     Returns:
-      One of 200 quantiles of the scores taken together; the runs that follow must not be these.
+      One of 200 quantiles of the pooled scores; the later bound must use other runs.
 
     Raises:
       TypeError: for scores that are no tensors.
@@ -157,23 +156,23 @@ def from_scores(
     level: float = 0.01,
     threshold: float | None = None,
 ) -> LowerBound:
-    """A lower bound from the scores that an attack gives to runs on two neighbouring data sets.
+    """A lower bound on epsilon from an attack's scores of runs on two neighbouring data sets.
 
-    With densities known, the best score is the likelihood ratio (Neyman and Pearson), and its threshold is known
-    beforehand (`GaussianPair.threshold`). Without, the first half of the runs chooses a threshold, and the second half
-    alone is counted. Either way the bound exceeds the true epsilon with probability at most `level`.
+    If densities are known, the best score is the likelihood ratio (Neyman and Pearson), and its threshold is known
+    beforehand (`GaussianPair.threshold`). Otherwise the threshold is chosen on the first half of the runs, and only the
+    second half is counted. Either way the bound exceeds the true epsilon with probability at most `level`.
 
     Args:
       scores: `(runs,)`, on the data set where scores should be high, independent draws.
       false_scores: `(runs,)`, on its neighbour, independent of the others.
       delta: in [0, 1).
-      relation: what makes the two data sets neighbours.
+      relation: the relation of the two data sets.
       level: in (0, 1).
       threshold: chosen without these scores, or None.
 
     Raises:
       TypeError: for scores that are no tensors.
-      ValueError: outside these domains, for fewer than two runs a side, or for NaN.
+      ValueError: outside these domains, for fewer than two runs per data set, or for NaN.
 
     Example:
       >>> from dpnotes.random.streams import Streams
@@ -198,7 +197,7 @@ def from_scores(
     return LowerBound(epsilon, delta, relation, level, len(first) + len(second), method)
 
 
-# ---------------------------------------------------------------- how many runs it takes
+# ---------------------------------------------------------------- the number of runs
 def power(
     hit_rate: float, false_hit_rate: float, runs: int, *, epsilon: float, delta: float, level: float = 0.01
 ) -> float:
@@ -232,13 +231,15 @@ def power(
     upper = np.where(
         false_hits < runs, betaincinv(false_hits + 1, np.maximum(runs - false_hits, 1), 1 - level / 2), 1.0
     )
-    # The claim falls if the lower end for the hits exceeds this: if so many hits would be rarer than level/2 under it.
+    # The claim is refuted if the lower confidence limit of the hit rate exceeds this, that is, if so many hits have
+    # probability below level/2 under it.
     needed = delta + math.exp(min(epsilon, 700.0)) * upper
     fewest = binom.isf(level / 2, runs, np.minimum(needed, 1.0)) + 1
     caught = np.where(needed < 1, binom.sf(fewest - 1, runs, hit_rate), 0.0)
     return float(np.minimum(1.0, binom.pmf(false_hits, runs, false_hit_rate) @ caught))
 
 
+@checked
 def runs_for_power(
     hit_rate: float,
     false_hit_rate: float,
@@ -246,8 +247,8 @@ def runs_for_power(
     epsilon: float,
     delta: float,
     level: float = 0.01,
-    at_least: float = 0.99,
-    most: int = 10_000_000,
+    at_least: Probability = 0.99,
+    most: AtLeastOne = 10_000_000,
 ) -> int:
     """The number of runs on each side with which an audit refutes the claim with probability `at_least`.
 
@@ -258,11 +259,11 @@ def runs_for_power(
       delta: in [0, 1).
       level: in (0, 1).
       at_least: in (0, 1), the power asked for.
-      most: give up above this number.
+      most: the largest number of runs to try.
 
     Returns:
-      A number with that power, found by doubling and halving: the least one up to 200, within half a per cent above it.
-      (The power climbs in saw teeth, so a smaller number may have it too, and a larger one just miss it.)
+      A number with that power, found by doubling and bisection: the least one up to 200, at most 0.5% above it beyond.
+      (The power is not monotone in the number of runs: a smaller number may have it, and a larger one just miss it.)
 
     Raises:
       ValueError: if `most` runs do not have that power.
@@ -271,8 +272,6 @@ def runs_for_power(
       >>> runs_for_power(1.0, 0.0, epsilon=1.0, delta=1e-5)
       17
     """
-    validate.between(0, 1, at_least=at_least)
-    validate.at_least(1, most=most)
 
     def enough(runs: int) -> bool:
         return power(hit_rate, false_hit_rate, runs, epsilon=epsilon, delta=delta, level=level) >= at_least
@@ -286,7 +285,7 @@ def runs_for_power(
             )
         high = min(2 * high, most)
     low = high // 2
-    while high - low > max(1, high // 200):  # `high` always has the power; half a per cent more runs cost nothing
+    while high - low > max(1, high // 200):  # `high` always has the power; 0.5% more runs do not matter
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
@@ -299,15 +298,14 @@ def _numbers(name: str, value: object) -> NDArray[np.float64]:
         raise TypeError(f"Expected {validate.shown(name, value)} to be numbers.") from None
 
 
-def _check(delta: float, level: float) -> None:
-    validate.non_negative(delta=delta)
+@checked
+def _check(delta: NonNegative, level: Probability) -> None:
     if delta >= 1:
         raise ValueError(f"Expected 0 <= delta={delta!r} < 1.")
-    validate.between(0, 1, level=level)
 
 
 def _scores(**named: Tensor) -> NDArray[np.float64]:
-    """The scores of one name."""
+    """The checked scores of one argument as a numpy array."""
     validate.instance(Tensor, **named)
     ((name, scores),) = named.items()
     values = scores.detach().double().cpu().numpy()

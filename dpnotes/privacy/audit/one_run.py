@@ -1,7 +1,7 @@
 """Many canaries in one run: Steinke, Nasr and Jagielski (2023), "Privacy auditing with one (1) training run".
 
 arXiv:2305.08846v1. Each of m canaries is included or not by the toss of a fair coin; the run's output is scored, and
-the auditor guesses for some canaries whether they were in, abstaining on the rest. Guesses that are right too often
+the auditor guesses for some canaries whether they were included, and abstains on the rest. Too many correct guesses
 refute the claim.
 """
 
@@ -17,7 +17,7 @@ from dpnotes.util import validate
 
 
 def one_run_p_value(num_canaries: int, num_guesses: int, num_correct: int, *, epsilon: float, delta: float) -> float:
-    """How probable so many correct guesses are, at most, if the run was (epsilon, delta)-DP.
+    """The largest probability of so many correct guesses if the run was (epsilon, delta)-DP.
 
     Theorem 5.2 of Steinke, Nasr and Jagielski (2023), arXiv:2305.08846v1. With B binomial with `num_guesses` trials of
     success probability `exp(epsilon) / (1 + exp(epsilon))`:
@@ -29,7 +29,7 @@ def one_run_p_value(num_canaries: int, num_guesses: int, num_correct: int, *, ep
       num_guesses: r, at most m; chosen without looking at the coins.
       num_correct: v, at most r.
       epsilon: the claim, at least 0.
-      delta: in [0, 1], for which flipping one canary's coin makes two neighbours.
+      delta: in [0, 1]; two data sets are neighbours if one canary's coin differs.
 
     Example:
       >>> round(one_run_p_value(100, 100, 60, epsilon=0.0, delta=0.0), 4)
@@ -51,17 +51,17 @@ def one_run_p_value(num_canaries: int, num_guesses: int, num_correct: int, *, ep
     if delta == 0 or num_correct == 0:
         return min(1.0, pure)
     below = np.cumsum(binom.pmf(np.arange(num_correct - 1, -1, -1), num_guesses, accuracy))
-    worst = float(np.max(below / np.arange(1, num_correct + 1)))  # beyond i = v the sum stops growing
+    worst = float(np.max(below / np.arange(1, num_correct + 1)))  # for i > v the sum is constant
     return min(1.0, pure + 2 * num_canaries * delta * worst)
 
 
 def guess(scores: Tensor, num_included: int, num_excluded: int) -> Tensor:
-    """Guesses from scores: the highest were included, the lowest were not, the rest abstain.
+    """The guesses from scores: included for the highest, excluded for the lowest, abstain for the rest.
 
     Args:
-      scores: `(canaries,)`, or `(runs, canaries)`; high for canaries that seem to be in.
-      num_included: how many to guess included.
-      num_excluded: how many to guess excluded.
+      scores: `(canaries,)`, or `(runs, canaries)`; high for canaries that seem to be included.
+      num_included: the number of guesses "included".
+      num_excluded: the number of guesses "excluded".
 
     Returns:
       1, -1 and 0, of the shape of `scores`.
@@ -93,14 +93,14 @@ def one_run(included: Tensor, guesses: Tensor, *, delta: float, relation: Relati
     """The largest epsilon that the guesses about one run's canaries refute.
 
     Args:
-      included: `(canaries,)` bool, the coins, fair and independent; flipping one makes a neighbour.
-      guesses: `(canaries,)`, 1 for included, -1 for not, 0 to abstain; how many there are is fixed beforehand.
+      included: `(canaries,)` bool, the coins, fair and independent; flipping one gives a neighbouring data set.
+      guesses: `(canaries,)`, 1 for included, -1 for excluded, 0 to abstain; their number is fixed beforehand.
       delta: in [0, 1).
-      relation: what flipping a coin does to the data.
-      level: in (0, 1): the probability with which the bound exceeds the true epsilon is at most this.
+      relation: the relation of two data sets that differ in one coin.
+      level: in (0, 1), the largest probability with which the bound exceeds the true epsilon.
 
     Raises:
-      TypeError: for what is no tensor.
+      TypeError: if an argument is no tensor.
       ValueError: for lengths that disagree or other guesses.
 
     Example:
@@ -125,7 +125,7 @@ def one_run(included: Tensor, guesses: Tensor, *, delta: float, relation: Relati
         high = 1.0
         while refuted(high):
             low, high = high, 2 * high
-        while high - low > 1e-9 * high:  # `low` is always refuted, so the bound errs to the safe side
+        while high - low > 1e-9 * high:  # `low` is always refuted, so the bound is rounded down
             middle = (low + high) / 2
             low, high = (middle, high) if refuted(middle) else (low, middle)
     return LowerBound(low, delta, relation, level, 1, f"{correct} right guesses of {made}")

@@ -1,10 +1,10 @@
-"""What two neighbouring data sets give, in closed form, and the best attack on it.
+"""Output distributions on two neighbouring data sets, in closed form, and the best attack on them.
 
-All kinds of pair answer the same questions, those of `Pair`, without sampling. The answers are read off the code under
-audit: what it gives for unit draws of its noise is its covariance, if it is linear in its noise and answers each run by
-itself. Both are probed, on both data sets: an irregular draw, its negative and 8 times it have to give what unit draws
-say, and a run alone what it gives among others. Code that passes is not proved to be linear: the answers are exact for
-code that is.
+All kinds of pair have the interface of `Pair` and need no samples. The distributions are derived from the code under
+audit: its outputs for unit draws of its noise give the covariance, if it is linear in its noise and processes each run
+separately. Both conditions are tested on both data sets: an irregular draw, its negative and 8 times it must give the
+outputs predicted from unit draws, and a single run the same output as among other runs. These tests do not prove
+linearity: the results are exact for code that is linear.
 """
 
 import math
@@ -21,29 +21,29 @@ from dpnotes.privacy.audit.bounds import epsilon_from_counts
 from dpnotes.util import validate
 
 _MOST_OUTPUTS = 10_000
-_SAME = 1e-6  # relative: noises that differ by less differ by rounding
-_NOISELESS = 1e-9  # relative: a direction whose noise is smaller than this has none but rounding
-_MULTIPLES = (1.0, -1.0, 8.0)  # of the irregular draw; a clamp beyond 8 standard deviations hardly ever acts
-_MOST_DRAWS = 2**14  # a release is asked for each alone: 2 GiB of unit draws
+_SAME = 1e-6  # relative: smaller differences between noises are rounding
+_NOISELESS = 1e-9  # relative: smaller noise in a direction is rounding only
+_MULTIPLES = (1.0, -1.0, 8.0)  # of the irregular draw; a clamp beyond 8 standard deviations hardly matters
+_MOST_DRAWS = 2**14  # each is passed as a unit draw: 2 GiB in all
 
 
 class Pair(ABC):
-    """What every pair answers; each kind has its own closed form."""
+    """The interface of all pairs; each kind has its own closed form."""
 
     @abstractmethod
     def epsilon(self, delta: float) -> float:
-        """An epsilon that the pair forces on any claim, at `delta` in (0, 1)."""
+        """A lower bound on every valid epsilon for this pair, at `delta` in (0, 1)."""
 
     @abstractmethod
     def score(self, outputs: Tensor) -> Tensor:
-        """How much outputs look as if the example were there, `(runs,)`; rising with the likelihood ratio."""
+        """The attack's score of outputs, `(runs,)`; high if the example seems to be included."""
 
     @abstractmethod
     def rates(self, threshold: float) -> tuple[float, float]:
-        """How probable `score > threshold` is with the example, and without it."""
+        """The probabilities of `score > threshold` with the example and without it."""
 
     def threshold(self, epsilon: float, delta: float) -> float:
-        """The threshold at which the fewest runs refute the claim (epsilon, delta), as the normal law has it."""
+        """The threshold at which the fewest runs refute the claim (epsilon, delta), by the normal approximation."""
         validate.non_negative(epsilon=epsilon, delta=delta)
         if delta >= 1:
             raise ValueError(f"Expected 0 <= delta={delta!r} < 1.")
@@ -51,14 +51,14 @@ class Pair(ABC):
 
         def signal(threshold: float) -> float:  # hit - delta - exp(epsilon) false_hit, in units of its standard error
             hit, false_hit = self.rates(threshold)
-            # The floor keeps events that hardly ever happen from looking certain.
+            # The small constant keeps very rare events from looking certain.
             error = math.sqrt(hit * (1 - hit) + factor**2 * false_hit * (1 - false_hit) + 1e-12)
             return (hit - delta - factor * false_hit) / error
 
         return float(max(self._grid, key=signal))
 
     def strongest_threshold(self, runs: int, delta: float, level: float) -> float:
-        """The threshold whose expected counts of so many runs on each side, rounded safely, give the largest bound."""
+        """The threshold whose expected counts in `runs` runs per data set, rounded safely, give the largest bound."""
         validate.at_least(1, runs=runs)
         grid = self._grid
         both = np.array([self.rates(threshold) for threshold in grid])
@@ -68,14 +68,14 @@ class Pair(ABC):
     @property
     @abstractmethod
     def _grid(self) -> NDArray[np.float64]:
-        """The thresholds to choose from."""
+        """The candidate thresholds."""
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianPair(Pair):
-    """Outputs `mean + noise_row` against `mean + shift + noise_row`, Gaussian with one covariance.
+    """A pair of Gaussians with one covariance and the means `mean` and `mean + shift`.
 
-    With S the covariance, the pair is as far apart as N(0, 1) and N(mu, 1), `mu^2 = shift' S^-1 shift`, and its epsilon
+    With S the covariance, the pair is equivalent to N(0, 1) and N(mu, 1), `mu^2 = shift' S^-1 shift`, and its epsilon
     at delta is that of one Gaussian mechanism (Dong, Roth and Su 2019, arXiv:1905.02383v3; Balle and Wang 2018,
     arXiv:1805.06530v2, Theorem 8). A shift along a direction without noise makes both infinite.
 
@@ -85,7 +85,7 @@ class GaussianPair(Pair):
       noise: `(draws, outputs)`: the outputs' noise is `z @ noise` for `draws` standard normals z.
 
     Raises:
-      TypeError: for what is no tensor.
+      TypeError: if an argument is no tensor.
       ValueError: for shapes that disagree, NaN or infinite numbers, or more than 10,000 outputs.
 
     Example:
@@ -122,18 +122,18 @@ class GaussianPair(Pair):
     def of(
         release: Callable[[Tensor, Tensor], Tensor], without: Tensor, included: Tensor, num_draws: int
     ) -> "GaussianPair":
-        """The pair of a release that is linear in its noise, found by giving it unit draws.
+        """The pair of a release that is linear in its noise, determined from its outputs for unit draws.
 
         Args:
-          release: `release(data, noise)`, `(runs, ...)` and `(runs, draws)` to `(runs, outputs)`, each run by itself.
+          release: `release(data, noise)` maps `(runs, ...)` and `(runs, draws)` to `(runs, outputs)`, run by run.
           without: one data set, without a runs axis.
           included: its neighbour.
-          num_draws: how many standard normals the release asks for, at most 16,384.
+          num_draws: the number of standard normals that the release uses, at most 16,384.
 
         Raises:
           TypeError: for data sets that are no tensors.
-          ValueError: if the noise is not the same on both data sets, or probes show that the release is not linear in
-            it or mixes runs. (No number of probes proves the opposite.)
+          ValueError: if the noise is not the same on both data sets, or tests show that the release is not linear in
+            it or mixes runs. (No number of tests proves the opposite.)
 
         Example:
           >>> pair = GaussianPair.of(lambda x, z: x + 3 * z, torch.zeros(2), torch.ones(2), 2)
@@ -143,14 +143,14 @@ class GaussianPair(Pair):
         """
         validate.instance(Tensor, without=without, included=included)
         mean, noise = _by_unit_draws(release, without, num_draws)
-        moved = _outputs(release, included, _probes(num_draws))  # all draws at once: one row shows a difference
+        moved = _outputs(release, included, _probes(num_draws))  # a draw in all coordinates: one row shows a difference
         if not _as_unit_draws_say(moved, noise):
             raise ValueError("Expected a release with the same noise on both data sets: for two scales see ScaledPair.")
         return GaussianPair(mean, moved[0].double() - mean, noise)
 
     @property
     def mu(self) -> float:
-        """The distance, infinite where the example can be read off without noise."""
+        """The distance of the pair, infinite if some output shows the example without noise."""
         return self._mu  # type: ignore[attr-defined]
 
     def epsilon(self, delta: float) -> float:
@@ -162,13 +162,13 @@ class GaussianPair(Pair):
     def score(self, outputs: Tensor) -> Tensor:
         """The log likelihood ratio up to an affine map, `(runs,)` for outputs `(runs, outputs)`.
 
-        Standard normal without the example and around `mu` with it; 0 and 1 where it can be read off.
+        It is standard normal without the example and normal around `mu` with it; 0 and 1 if `mu` is infinite.
         """
         direction = self._direction.to(outputs.device)  # type: ignore[attr-defined]
         return (outputs.double() - self.mean.to(outputs.device)) @ direction
 
     def rates(self, threshold: float) -> tuple[float, float]:
-        """How probable `score > threshold` is with the example, and without it."""
+        """The probabilities of `score > threshold` with the example and without it."""
         from scipy.special import ndtr
 
         validate.real(threshold=threshold)
@@ -199,12 +199,12 @@ class GaussianPair(Pair):
 
 @dataclass(frozen=True, eq=False)
 class MixturePair(Pair):
-    """One number a run, a mixture of Gaussians of one standard deviation on either data set: what sampling gives.
+    """A pair of Gaussian mixtures with one standard deviation, one number per run, as sampling gives.
 
     Args:
       included: values and weights of the components with the example, `(2, components)` float64.
-      without: the same without it, the components in any number.
-      std: of every component, above 0.
+      without: the same without it, with any number of components.
+      std: the standard deviation of every component, above 0.
 
     Raises:
       ValueError: for weights that are negative or do not sum to 1, or a `std` that is not positive.
@@ -238,20 +238,20 @@ class MixturePair(Pair):
         weights: Tensor,
         num_draws: int,
     ) -> "MixturePair":
-        """The pair of a sampled release, found by giving it every outcome of its coins, and then unit draws.
+        """The pair of a release on a sample, determined from all outcomes of its coins and from unit draws.
 
         Args:
-          release: `release(data, coins, noise)` to one number a run, `(runs,)`, each by itself; linear in its noise,
-            whose effect depends neither on the coins nor on the data.
+          release: `release(data, coins, noise)` gives one number per run, `(runs,)`, run by run; it is linear in its
+            noise, whose effect depends neither on the coins nor on the data.
           without: one data set, without a runs axis.
           included: its neighbour.
           coins: `(outcomes, ...)`, one of each kind.
           weights: `(outcomes,)`, their probabilities.
-          num_draws: how many standard normals the release asks for, at most 16,384.
+          num_draws: the number of standard normals that the release uses, at most 16,384.
 
         Raises:
           TypeError: for data sets, coins or weights that are no tensors.
-          ValueError: for outputs of another shape, or if probes show that the noise does not enter as it should, or
+          ValueError: for outputs of another shape, or if tests show that the effect of the noise is not as stated, or
             that runs are mixed.
         """
         validate.instance(Tensor, without=without, included=included, coins=coins, weights=weights)
@@ -272,10 +272,10 @@ class MixturePair(Pair):
         return MixturePair(mixtures[0], mixtures[1], float(each.norm()))
 
     def epsilon(self, delta: float) -> float:
-        """An epsilon that this pair forces, at `delta` in (0, 1), in either direction; infinite above 700.
+        """A lower bound on this pair's epsilon at `delta` in (0, 1), for the worse direction; infinite above 700.
 
-        The line is cut into cells and only a cell's whole probability is used. That is post-processing, so the result
-        never exceeds the pair's epsilon; with 4,000 cells it is below it by less than a thousandth.
+        The output is discretised into cells, of which only the probabilities are used. That is post-processing, so the
+        result never exceeds the pair's epsilon; with 4,000 cells it is lower by less than a thousandth.
         """
         validate.between(0, 1, delta=delta)
         cells = self._cells()
@@ -287,11 +287,11 @@ class MixturePair(Pair):
         return _smallest_epsilon(excess, delta)
 
     def score(self, outputs: Tensor) -> Tensor:
-        """The output itself, `(runs,)`, turned so that the example raises its mean."""
+        """The output, `(runs,)`, with the sign for which the example does not lower its mean."""
         return self._sign * outputs.double()
 
     def rates(self, threshold: float) -> tuple[float, float]:
-        """How probable `score > threshold` is with the example, and without it."""
+        """The probabilities of `score > threshold` with the example and without it."""
         validate.real(threshold=threshold)
         return self._tail(self.included, threshold), self._tail(self.without, threshold)
 
@@ -320,7 +320,7 @@ class MixturePair(Pair):
             for first in range(0, mixture.shape[1], 200):  # components at once
                 values, weights = mixture[:, first : first + 200]
                 z = (edges[:, None] - values) / self.std
-                # From the nearer tail, or the small probabilities would drown in rounding.
+                # From the nearer tail, since small probabilities would be lost in rounding.
                 below, above = ndtr(z), ndtr(-z)
                 total += np.where(z[1:] <= 0, below[1:] - below[:-1], above[:-1] - above[1:]) @ weights
             return total
@@ -330,14 +330,14 @@ class MixturePair(Pair):
 
 @dataclass(frozen=True, eq=False)
 class ScaledPair(Pair):
-    """Noise of one scale with the example and of another without it: N(means[i], stds[i]^2 I), one output or many.
+    """A pair of Gaussians N(means[i], stds[i]^2 I) whose noise scale differs with and without the example.
 
-    The log likelihood ratio is a square around one centre, `|x - c|^2`, so that everything is noncentral chi-squared:
-    each output is a further look at the scale, and many of them tell it apart almost surely.
+    The log likelihood ratio is affine in `|x - c|^2` for some centre c, which is noncentral chi-squared up to scale.
+    Each output is a further observation of the scale, and many outputs identify it almost surely.
 
     Args:
       means: `(2, outputs)` float64, with the example and without it.
-      stds: of each output, with the example and without it, above 0 and not equal.
+      stds: the standard deviations with the example and without it, above 0 and not equal.
 
     Raises:
       TypeError: for means that are no tensor.
@@ -365,19 +365,19 @@ class ScaledPair(Pair):
     def of(
         release: Callable[[Tensor, Tensor], Tensor], without: Tensor, included: Tensor, num_draws: int
     ) -> "ScaledPair | GaussianPair":
-        """The pair of a release that is linear in its noise, found by giving it unit draws on both data sets.
+        """The pair of a release that is linear in its noise, determined from unit draws on both data sets.
 
-        A release whose noise has one scale gives a `GaussianPair`.
+        If the noise has the same scale on both, the result is a `GaussianPair`.
 
         Args:
-          release: `release(data, noise)`, `(runs, ...)` and `(runs, draws)` to `(runs, outputs)`.
+          release: `release(data, noise)` maps `(runs, ...)` and `(runs, draws)` to `(runs, outputs)`.
           without: one data set, without a runs axis.
           included: its neighbour.
-          num_draws: how many standard normals the release asks for, at most 16,384: one an output.
+          num_draws: the number of standard normals that the release uses, at most 16,384: one per output.
 
         Raises:
           TypeError: for data sets that are no tensors.
-          ValueError: if the noise of an output is not a multiple of its own draw, the same for all, or probes show
+          ValueError: if the noise of an output is not its own draw times a factor common to all outputs, or tests show
             that the release is not linear in it or mixes runs.
         """
         validate.instance(Tensor, without=without, included=included)
@@ -394,7 +394,7 @@ class ScaledPair(Pair):
         return ScaledPair(torch.stack(means), (stds[0], stds[1]))
 
     def epsilon(self, delta: float) -> float:
-        """The smallest epsilon that holds for this pair, at `delta` in (0, 1), either way; infinite above 700."""
+        """The smallest epsilon that holds for this pair in both directions, `delta` in (0, 1); infinite above 700."""
         validate.between(0, 1, delta=delta)
         slope, level, _, _ = self._square
 
@@ -409,7 +409,7 @@ class ScaledPair(Pair):
     def score(self, outputs: Tensor) -> Tensor:
         """The log likelihood ratio up to an affine map, `(runs,)` for outputs `(runs, outputs)`.
 
-        Of mean 0 and variance 1 without the example.
+        It has mean 0 and variance 1 without the example.
         """
         slope, _, center, _ = self._square
         middle, spread = self._moments
@@ -417,7 +417,7 @@ class ScaledPair(Pair):
         return math.copysign(1.0, slope) * (square - middle) / spread
 
     def rates(self, threshold: float) -> tuple[float, float]:
-        """How probable `score > threshold` is with the example, and without it."""
+        """The probabilities of `score > threshold` with the example and without it."""
         validate.real(threshold=threshold)
         slope, *_ = self._square
         middle, spread = self._moments
@@ -425,7 +425,7 @@ class ScaledPair(Pair):
 
     @property
     def _square(self) -> tuple[float, float, Tensor, tuple[float, float]]:
-        """The log likelihood ratio as `slope |x - centre|^2 + level`; where the centre is, for either side."""
+        """The log likelihood ratio as `slope |x - centre|^2 + level`; and the noncentrality of each side."""
         weights = [std**-2 for std in self.stds]
         slope = (weights[1] - weights[0]) / 2
         center = (weights[1] * self.means[1] - weights[0] * self.means[0]) / (2 * slope)
@@ -434,7 +434,7 @@ class ScaledPair(Pair):
         return slope, level, center, (away[0], away[1])
 
     def _masses(self, square: float, above: bool) -> tuple[float, float]:
-        """How probable `|x - centre|^2` is above `square`, or below it: with the example, and without it."""
+        """The probabilities that `|x - centre|^2` is above `square`, or below it, with the example and without it."""
         from scipy.stats import ncx2
 
         *_, away = self._square
@@ -447,7 +447,7 @@ class ScaledPair(Pair):
 
     @property
     def _moments(self) -> tuple[float, float]:
-        """Mean and standard deviation of `|x - centre|^2` without the example."""
+        """The mean and standard deviation of `|x - centre|^2` without the example."""
         outputs, (*_, away) = self.means.shape[1], self._square
         return self.stds[1] ** 2 * (outputs + away[1]), self.stds[1] ** 2 * math.sqrt(2 * outputs + 4 * away[1])
 
@@ -467,7 +467,7 @@ class ScaledPair(Pair):
 
 
 def _by_unit_draws(release: Callable[[Tensor, Tensor], Tensor], data: Tensor, num_draws: int) -> tuple[Tensor, Tensor]:
-    """What a release gives without noise, `(outputs,)`, and what each of its draws adds at 1, `(draws, outputs)`."""
+    """The output without noise, `(outputs,)`, and the change of the output by each unit draw, `(draws, outputs)`."""
     probes = _probes(num_draws)
     outputs = _outputs(release, data, torch.cat([torch.eye(num_draws, dtype=torch.float64), probes]))
     probed = outputs[num_draws:]
@@ -482,7 +482,7 @@ def _by_unit_draws(release: Callable[[Tensor, Tensor], Tensor], data: Tensor, nu
 
 
 def _probes(num_draws: int) -> Tensor:
-    """No noise, and then an irregular draw of both signs, its negative and 8 times it, `(4, draws)`."""
+    """The test draws, `(4, draws)`: no noise, an irregular draw with both signs, its negative, and 8 times it."""
     validate.at_least(1, num_draws=num_draws)
     if num_draws > _MOST_DRAWS:
         raise ValueError(f"Expected {validate.shown('num_draws', num_draws)} to be at most {_MOST_DRAWS:,}.")
@@ -492,13 +492,13 @@ def _probes(num_draws: int) -> Tensor:
 
 
 def _outputs(release: Callable[[Tensor, Tensor], Tensor], data: Tensor, draws: Tensor) -> Tensor:
-    """What a release gives for these draws, `(runs, outputs)`; one of them is asked alone, too."""
+    """The outputs of a release for these draws, `(runs, outputs)`; one draw is also tested alone."""
     outputs = release(data.expand(len(draws), *data.shape), draws)
     if outputs.dim() != 2 or len(outputs) != len(draws):
         raise ValueError(f"Expected release to give ({len(draws)}, outputs), got {tuple(outputs.shape)}.")
     if not outputs.is_floating_point():
         raise ValueError(f"Expected release to give floating-point numbers, got {outputs.dtype}.")
-    _check_alone(release(data[None], draws[-2:-1]), outputs[-2:-1])  # not the last, which all might share
+    _check_alone(release(data[None], draws[-2:-1]), outputs[-2:-1])  # not the last, which all runs might use
     return outputs
 
 
@@ -511,7 +511,7 @@ def _check_alone(alone: Tensor, among_others: Tensor) -> None:
 
 
 def _as_unit_draws_say(probed: Tensor, noise: Tensor) -> bool:
-    """Whether a release's outputs for `_probes` are, but for rounding, what its outputs for unit draws say."""
+    """Return whether the outputs for `_probes` agree, up to rounding, with those predicted from unit draws."""
     rounding = 16 * torch.finfo(probed.dtype).eps * probed.double().abs().amax(0)
     irregular, multiples = _probes(len(noise))[1], torch.tensor(_MULTIPLES, dtype=torch.float64)
     added = (probed[1:].double() - probed[0].double()) / multiples[:, None]
@@ -520,12 +520,12 @@ def _as_unit_draws_say(probed: Tensor, noise: Tensor) -> bool:
 
 
 def _within(one: Tensor, other: Tensor, room: Tensor) -> bool:
-    """Whether two differ by no more; NaN is near nothing."""
+    """Return whether two tensors differ by at most `room` everywhere; False for NaN."""
     return bool(((one - other).abs() <= room).all())
 
 
 def _mixture(weights: Tensor, values: Tensor) -> NDArray[np.float64]:
-    """Values and weights, `(2, outcomes)`."""
+    """The mixture of values and weights, `(2, outcomes)`."""
     if weights.shape != values.shape:
         raise ValueError(
             f"Expected weights, {tuple(weights.shape)}, and what release gives, {tuple(values.shape)}, "
@@ -535,7 +535,7 @@ def _mixture(weights: Tensor, values: Tensor) -> NDArray[np.float64]:
 
 
 def _smallest_epsilon(excess: Callable[[float], float], delta: float) -> float:
-    """Where the delta that `excess` gives for an epsilon falls to `delta`; infinite above 700."""
+    """The epsilon at which the decreasing function `excess` reaches `delta`; infinite above 700."""
     if excess(0.0) <= delta:
         return 0.0
     if excess(700.0) > delta:

@@ -1,9 +1,9 @@
-"""Attacks on training: one example is the canary, many runs are trained with it and many without.
+"""Attacks on training: many runs are trained with one example, the canary, and many without it.
 
-The attacker of differential privacy knows everything but whether the canary is there: the other examples, the initial
-point, and every released gradient. So after each step it can tell what the exact answer would have been with the
-canary and without it, and how much likelier the released one is with it (the white-box attack with canary gradients of
-Nasr, Hayes, Steinke, Balle, Tramer, Jagielski, Carlini and Terzis 2023, arXiv:2302.07956v1).
+The attacker in differential privacy knows everything except whether the canary was used: the other examples, the
+initial point, and every released gradient. After each step it can therefore compute the exact answer with and without
+the canary, and the likelihood ratio of the released answer (the white-box attack with canary gradients of Nasr, Hayes,
+Steinke, Balle, Tramer, Jagielski, Carlini and Terzis 2023, arXiv:2302.07956v1).
 """
 
 from collections.abc import Callable
@@ -29,22 +29,22 @@ def transcript_scores(
     noise_std: float,
     chunk: int = 2048,
 ) -> Tensor:
-    """Train a batch of runs, and score each by how likely its released gradients are with the canary.
+    """Train a batch of runs, and score each run by the likelihood ratio of its released gradients.
 
-    Adaptive or not, with noise of the assumed standard deviation and independent across steps the score is standard
-    normal without the canary, and normal around mu with it, `mu^2 = sum_t |with_t - without_t|^2 / noise_std^2`, where
-    that sum is the same for every run.
+    If the noise has the assumed standard deviation and is independent across steps, the score is standard normal
+    without the canary, adaptive or not. With the canary it is normal around mu,
+    `mu^2 = sum_t |with_t - without_t|^2 / noise_std^2`, if that sum is the same for every run.
 
     Args:
-      method: how the iterate moves.
-      oracle: what is audited, with the canary or without it.
+      method: the method that moves the iterate.
+      oracle: the audited oracle, with the canary or without it.
       x: `(dim,)`, the public initial point of all runs.
-      streams: one key a run.
+      streams: one key per run.
       num_steps: at least 1.
-      answers: from points `(runs, dim)` to the exact answers without the canary and with it, `(runs, dim)` each; what
-        the attacker computes, from code of its own.
-      noise_std: of each coordinate, as the attacker assumes it; a wrong one makes a weaker attack, never a wrong bound.
-      chunk: runs at once.
+      answers: maps points `(runs, dim)` to the exact answers without the canary and with it, `(runs, dim)` each,
+        computed by the attacker's own code.
+      noise_std: the attacker's assumption for each coordinate; a wrong one weakens the attack, never the bound.
+      chunk: the number of runs at once.
 
     Returns:
       `(runs,)` float64.

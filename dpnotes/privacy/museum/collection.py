@@ -1,4 +1,4 @@
-"""The mistakes that the museum shows."""
+"""The museum's exhibits, with the wrong line of each."""
 
 import math
 from functools import lru_cache
@@ -23,7 +23,7 @@ from dpnotes.privacy.museum.releases import (
 
 
 def gaussian_claim(mu: float, delta: float, relation: Relation) -> Guarantee:
-    """What a Gaussian release claims whose answer moves by `mu` standard deviations of its noise.
+    """The guarantee of a Gaussian release whose sensitivity is `mu` standard deviations of its noise.
 
     >>> round(gaussian_claim(1.0, 1e-5, Relation.ZERO_OUT).epsilon, 2)
     4.38
@@ -50,12 +50,12 @@ def numbers(*values: float) -> Tensor:
 
 
 def _increments(length: int, step: int) -> Tensor:
-    """Zeros, and a 1 at `step`, counted from 0: the increment that the neighbour changes."""
+    """A tensor of zeros with a 1 at `step`, counted from 0: the increment that differs between the neighbours."""
     return torch.eye(length, dtype=torch.float64)[step]
 
 
 def _batches_of_equals(others: int, rate: float) -> tuple[Tensor, Tensor]:
-    """Which examples a coin chooses, up to the order of the `others`, who are all alike; the last one is not."""
+    """The coins' outcomes and probabilities, up to the order of the `others`, which are equal unlike the last one."""
     from scipy.stats import binom
 
     coins, weights = [], []
@@ -69,20 +69,20 @@ def _batches_of_equals(others: int, rate: float) -> tuple[Tensor, Tensor]:
 
 
 def _cuts(*places: float) -> tuple[Tensor, Tensor]:
-    """A coin of each kind, where only the places in (0, 1) matter that it may fall between, in order."""
+    """The outcomes and probabilities of a uniform coin of which only the interval between sorted `places` matters."""
     ends = numbers(0, *places, 1)
     return (ends[1:] + ends[:-1]) / 2, ends[1:] - ends[:-1]
 
 
 def _sentences(shortest: float) -> Tensor:
-    """Lengths and values of 56 examples: all values are a half but that of the shortest, which is the last."""
+    """The lengths and values of 56 examples: all values are 1/2 except that of the shortest, which comes last."""
     lengths = torch.arange(56, dtype=torch.float64).roll(-1) + 1
     return torch.stack([lengths, torch.where(lengths == 1, shortest, 0.5)], 1)
 
 
 @lru_cache
 def exhibits() -> tuple[Exhibit, ...]:
-    """The collection.
+    """The exhibits of the collection.
 
     Example:
       >>> for exhibit in exhibits()[:2]:
@@ -90,12 +90,11 @@ def exhibits() -> tuple[Exhibit, ...]:
       sensitivity halved: sensitivity = 1 / values.shape[1]
       noise reused: released[:, call] = values[:, call] + noise_std * noise[:, 0]
     """
-    replace, zero_out = Relation.REPLACE_ONE, Relation.ZERO_OUT
-    tree = {"noise_std": 2.0, "period": 16}
-    tree_claim = gaussian_claim(math.sqrt(5) / 2, 1e-5, zero_out)  # 16 leaves: a leaf is in 5 nodes
-    rate, others = 0.25, 15
-    failure, low = 0.05, 0.06
-    high = failure + math.exp(2.0) * low
+    return (*_noise(), *_trees(), *_sampling(), *_bounds())
+
+
+def _noise() -> tuple[Exhibit, ...]:
+    """The exhibits of noise that is too small or drawn twice."""
     return (
         Exhibit(
             name="sensitivity halved",
@@ -105,7 +104,7 @@ def exhibits() -> tuple[Exhibit, ...]:
             part=replaced_mean,
             line="sensitivity = 2 / values.shape[1]",
             instead="sensitivity = 1 / values.shape[1]",
-            claim=gaussian_claim(1.0, 1e-5, replace),
+            claim=gaussian_claim(1.0, 1e-5, Relation.REPLACE_ONE),
             setting=Setting(numbers(-1, 0, 0, 0), numbers(1, 0, 0, 0), 1, {"noise_multiplier": 1.0}),
         ),
         Exhibit(
@@ -116,7 +115,7 @@ def exhibits() -> tuple[Exhibit, ...]:
             part=answers,
             line="released[:, call] = values[:, call] + noise_std * noise[:, call]",
             instead="released[:, call] = values[:, call] + noise_std * noise[:, 0]",
-            claim=gaussian_claim(1.0, 1e-5, zero_out),
+            claim=gaussian_claim(1.0, 1e-5, Relation.ZERO_OUT),
             setting=Setting(numbers(0, 0, 0, 0), numbers(1, -1, 1, -1), 4, {"noise_std": 2.0}),
         ),
         Exhibit(
@@ -127,9 +126,17 @@ def exhibits() -> tuple[Exhibit, ...]:
             part=calibrated_answer,
             line="root = math.sqrt(epsilon + log) - math.sqrt(log)",
             instead="root = math.sqrt(epsilon + log) + math.sqrt(log)",
-            claim=Guarantee(4.0, 1e-8, zero_out, "zCDP, classic conversion"),
+            claim=Guarantee(4.0, 1e-8, Relation.ZERO_OUT, "zCDP, classic conversion"),
             setting=Setting(numbers(0), numbers(1), 1, {"epsilon": 4.0, "delta": 1e-8}),
         ),
+    )
+
+
+def _trees() -> tuple[Exhibit, ...]:
+    """The exhibits of trees as they are printed or used."""
+    tree = {"noise_std": 2.0, "period": 16}
+    tree_claim = gaussian_claim(math.sqrt(5) / 2, 1e-5, Relation.ZERO_OUT)  # 16 leaves: a leaf is in 5 nodes
+    return (
         Exhibit(
             name="printed NODE: no node is ever taken",
             mistake="The test k' <= k is never true, so the tree adds no noise at all.",
@@ -171,9 +178,16 @@ def exhibits() -> tuple[Exhibit, ...]:
             part=prefix_sums,
             line="root = start",
             instead="root = 0",
-            claim=gaussian_claim(1.0, 1e-3, zero_out),  # 8 leaves: 4 nodes at a standard deviation of 2
+            claim=gaussian_claim(1.0, 1e-3, Relation.ZERO_OUT),  # 8 leaves: 4 nodes at a standard deviation of 2
             setting=Setting(numbers(*[0] * 24), _increments(24, 8), 24, {"noise_std": 2.0, "period": 8}),
         ),
+    )
+
+
+def _sampling() -> tuple[Exhibit, ...]:
+    """The exhibits of sampling and its accountant."""
+    rate, others = 0.25, 15
+    return (
         Exhibit(
             name="batch divided by its realised size",
             mistake="How many were sampled is not public, and in a small batch one example counts for more.",
@@ -216,9 +230,17 @@ def exhibits() -> tuple[Exhibit, ...]:
             part=single_pass,
             line="first = batch * batch_size",
             instead="first = 0",
-            claim=gaussian_claim(1.0, 1e-5, zero_out),
+            claim=gaussian_claim(1.0, 1e-5, Relation.ZERO_OUT),
             setting=Setting(_increments(8, 0) * 0, _increments(8, 0), 8, {"noise_std": 1.0, "batch_size": 1}),
         ),
+    )
+
+
+def _bounds() -> tuple[Exhibit, ...]:
+    """The exhibits of bounds and failures that are taken for granted."""
+    failure, low = 0.05, 0.06
+    high = failure + math.exp(2.0) * low
+    return (
         Exhibit(
             name="bound measured and not enforced",
             mistake="No gradient of these data is longer than C, so nothing is clipped; a neighbour has a longer one.",
@@ -227,7 +249,7 @@ def exhibits() -> tuple[Exhibit, ...]:
             part=replaced_mean,
             line="mean = values.clamp(-1, 1).mean(1, keepdim=True)",
             instead="mean = values.mean(1, keepdim=True)",
-            claim=gaussian_claim(1.0, 1e-5, replace),
+            claim=gaussian_claim(1.0, 1e-5, Relation.REPLACE_ONE),
             setting=Setting(numbers(-1, 0, 0, 0), numbers(3, 0, 0, 0), 1, {"noise_multiplier": 1.0}),
         ),
         Exhibit(
@@ -239,7 +261,7 @@ def exhibits() -> tuple[Exhibit, ...]:
             part=gradient_mean,
             line="gradients = vmap(vmap(lambda example: gradients_of(example[None])[0]))(values)",
             instead="gradients = vmap(gradients_of)(values)",
-            claim=gaussian_claim(1.0, 1e-5, replace),
+            claim=gaussian_claim(1.0, 1e-5, Relation.REPLACE_ONE),
             setting=Setting(_sentences(1e3), _sentences(-1e3), 1, {"noise_multiplier": 1.0}),
         ),
         Exhibit(
@@ -251,7 +273,7 @@ def exhibits() -> tuple[Exhibit, ...]:
             part=yes_or_no,
             line="probability = low + (high - low) * values[:, 0]",
             instead="probability = low + (high - low) * values[:, 0] + delta * (2 * values[:, 0] - 1)",
-            claim=Guarantee(2.0, 2 * failure, replace, "(epsilon, 2 delta), Theorem 3.3 as printed"),
+            claim=Guarantee(2.0, 2 * failure, Relation.REPLACE_ONE, "(epsilon, 2 delta), Theorem 3.3 as printed"),
             setting=Setting(
                 numbers(0),
                 numbers(1),

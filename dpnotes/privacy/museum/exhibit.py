@@ -1,4 +1,4 @@
-"""What an exhibit is: a correct release, a line, two neighbours, and the two ways to show that the line matters."""
+"""The class of exhibits: a correct release, a wrong line, two neighbours, and two proofs that the line matters."""
 
 import inspect
 import math
@@ -23,43 +23,40 @@ from dpnotes.privacy.audit import (
     runs_for_power,
 )
 from dpnotes.random.streams import Streams
-from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, checked
 
-LEVEL = 0.01  # of the audits
-POWER = 0.99  # that their number of runs is chosen for, at least
+LEVEL = 0.01  # the error probability of the audits
+POWER = 0.99  # the least power, for which the number of runs is chosen
 _CHUNK = 2**22  # numbers drawn at once
-_FRUITLESS = 10_000  # runs where no number of them refutes the claim
+_FRUITLESS = 10_000  # runs if no number of runs refutes the claim
 
 Release = Callable[..., Tensor]
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """Two neighbouring data sets, and what a release is asked to do with them.
+    """Two neighbouring data sets, and the other arguments of the release.
 
     Args:
       without: a data set, `(values,)` float64.
       included: its neighbour.
-      num_draws: standard normals a run.
+      num_draws: the number of standard normals per run.
       options: further arguments of the release.
-      outcomes: for a release that samples: its coins' outcomes, `(outcomes, ...)`, one of each kind, and their
-        probabilities `(outcomes,)`. Sampled runs draw one of them.
+      outcomes: for a release on a sample: its coins' outcomes, `(outcomes, ...)`, one of each kind, and their
+        probabilities `(outcomes,)`. Simulated runs draw one of them.
       scaled: whether the scale of the noise may depend on the data.
     """
 
     without: Tensor
     included: Tensor
-    num_draws: int
+    num_draws: AtLeastOne
     options: dict[str, Any]
     outcomes: tuple[Tensor, Tensor] | None = None
     scaled: bool = False
 
-    def __post_init__(self) -> None:
-        validate.at_least(1, num_draws=self.num_draws)
-        validate.flag(scaled=self.scaled)
-
     def pair(self, release: Release) -> Pair:
-        """The outputs on both data sets, in closed form."""
+        """The output distributions on both data sets, in closed form."""
         if self.outcomes is None:
             pair = ScaledPair if self.scaled else GaussianPair
             return pair.of(
@@ -75,10 +72,9 @@ class Setting:
             self.num_draws,
         )
 
-    def scores(self, release: Release, pair: Pair, included: bool, runs: int, streams: Streams) -> Tensor:
-        """The attack's score of `runs` independent runs on one of the data sets, `(runs,)`; drawn in chunks."""
-        validate.flag(included=included)
-        validate.at_least(1, runs=runs)
+    @checked
+    def scores(self, release: Release, pair: Pair, included: bool, runs: AtLeastOne, streams: Streams) -> Tensor:
+        """The attack's scores of `runs` independent runs on one of the data sets, `(runs,)`; drawn in chunks."""
         data = self.included if included else self.without
         chunk = max(1, _CHUNK // (self.num_draws + data.numel()))
         parts = []
@@ -99,16 +95,16 @@ class Setting:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a mistake was found in public, told from its thread.
+    """The public source of a mistake, described from its discussion.
 
     Args:
       repository: on GitHub, as "owner/name".
-      numbers: of the issues and pull requests that tell it, the first one first.
-      opened: when the first was, as year-month-day.
-      mended: when, and by what; "" where the stored version of the thread that we read has it open.
-      claimed: what the code was meant to give.
-      told: what the thread says, in our words.
-      kept: what the exhibit's few lines keep of it, and what they leave out.
+      numbers: the numbers of the issues and pull requests about it, the first one first.
+      opened: the date of the first one, as year-month-day.
+      mended: the date and the means of the correction; "" if the version of the discussion that we read has it open.
+      claimed: the guarantee that the code was meant to have.
+      told: the content of the discussion, in our words.
+      kept: the parts of the bug that the exhibit reproduces, and those that it omits.
 
     Example:
       >>> Source("owner/name", (7,), "2024-01-31", "", "epsilon = 1", "What happened.", "What is left of it.").urls
@@ -125,28 +121,28 @@ class Source:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The threads; of a pull request's number GitHub makes the right page."""
+        """The URLs of the discussions; for the number of a pull request, GitHub redirects to its page."""
         return tuple(f"https://github.com/{self.repository}/issues/{number}" for number in self.numbers)
 
 
 @dataclass(frozen=True, eq=False)
 class Exhibit:
-    """One mistake: the correct release, the line that was got wrong, and what is claimed of either.
+    """A mistake: the correct release, the wrong version of one line, and the claimed guarantee.
 
     Args:
-      name: what the mistake is called.
-      mistake: what goes wrong, in a sentence or two.
-      seen: where it was seen.
-      correct: the release as it should be.
-      part: the function that holds the line: `correct` itself, or one that it calls.
+      name: the name of the mistake.
+      mistake: a description in a sentence or two.
+      seen: the paper or code with the mistake.
+      correct: the correct release.
+      part: the function that contains the line: `correct` itself, or one that it calls.
       line: the correct line, without its indentation.
-      instead: the broken one.
-      claim: what is claimed; it holds for the correct release.
-      setting: two neighbours on which the broken one fails it.
-      source: the public thread that tells of it, where there is one.
+      instead: the wrong line.
+      claim: the claimed guarantee, which holds for the correct release.
+      setting: two neighbours on which the broken release violates the claim.
+      source: the public discussion of it, if there is one.
 
     Raises:
-      ValueError: if `part` does not have `line` exactly once.
+      ValueError: if `part` does not contain `line` exactly once.
     """
 
     name: str
@@ -165,7 +161,7 @@ class Exhibit:
 
     @cached_property
     def broken(self) -> Release:
-        """The release made from the correct one's source with the one line replaced."""
+        """The broken release, made from the correct one's source with the one line replaced."""
         source = with_line_replaced(inspect.getsource(self.part), self.line, self.instead)
         names = dict(self.correct.__globals__)
         exec(source, names)
@@ -173,21 +169,21 @@ class Exhibit:
             exec(inspect.getsource(self.correct), names)  # so that it calls the broken part
         return names[self.correct.__name__]
 
+    @checked
     def pair(self, broken: bool) -> Pair:
-        """What the two neighbours give, in closed form."""
-        validate.flag(broken=broken)
+        """The output distributions on the two neighbours, in closed form."""
         return self.setting.pair(self.broken if broken else self.correct)
 
     def exact(self, broken: bool) -> float:
-        """Exhibit A: the epsilon that the densities force at the claim's delta. No sampling."""
+        """The epsilon from the densities at the claim's delta, without sampling (exhibit A)."""
         return self.pair(broken).epsilon(self.claim.delta)
 
     @cached_property
     def design(self) -> tuple[float, int, float]:
         """The attack on the broken release: threshold, runs on each data set, and the power that they have.
 
-        A quarter more runs than the power asks for, in two digits, so that the bound stands visibly above the claim. A
-        mistake that costs no privacy is attacked with 10,000 runs, and its power says that they find nothing.
+        There are 25% more runs than the power needs, rounded up to two digits, so that the bound is clearly above the
+        claim. A mistake that costs no privacy is attacked with 10,000 runs, and the power shows that they find nothing.
         """
         pair, claim = self.pair(broken=True), self.claim
         if pair.epsilon(claim.delta) <= claim.epsilon:
@@ -204,9 +200,9 @@ class Exhibit:
         return threshold, runs, power(*rates, runs, epsilon=epsilon, delta=delta, level=LEVEL)
 
     def audit(self, broken: bool, seed: str | int = 0) -> LowerBound:
-        """Exhibit B: the lower bound from samples, with the attack and the runs of `design` in either case.
+        """The lower bound from samples, with the attack and the number of runs of `design` (exhibit B).
 
-        The correct release is attacked with the threshold that is best against itself: it is not let off easily.
+        The correct release is attacked with the threshold that is best against itself, so that the test is fair.
         """
         threshold, runs, _ = self.design
         pair = self.pair(broken)
@@ -221,15 +217,15 @@ class Exhibit:
 
 
 def with_line_replaced(source: str, line: str, instead: str) -> str:
-    r"""Source code with one line replaced, its indentation kept.
+    r"""The source code with one line replaced and its indentation kept.
 
     Args:
       source: of a function or a module.
       line: the whole line without its indentation.
-      instead: what to put there.
+      instead: the new line.
 
     Raises:
-      ValueError: unless the source has the line exactly once, or if nothing would change.
+      ValueError: unless the source contains the line exactly once, or if nothing would change.
 
     Example:
       >>> with_line_replaced("if x:\n    y = 1\n", "y = 1", "y = 2")
@@ -247,12 +243,12 @@ def module_with_line_replaced(module: ModuleType, line: str, instead: str) -> Mo
     """A copy of a module with one line of its source replaced; the module itself stays as it is.
 
     Args:
-      module: any that has a source file.
+      module: any module with a source file.
       line: the whole line without its indentation.
-      instead: what to put there.
+      instead: the new line.
 
     Raises:
-      ValueError: unless the source has the line exactly once, or if nothing would change.
+      ValueError: unless the source contains the line exactly once, or if nothing would change.
 
     Example:
       >>> from dpnotes.privacy.museum import releases

@@ -1,4 +1,4 @@
-"""The releases of the museum, correct: a few lines each, as a reader would write them.
+"""The correct releases of the museum, in a few lines each.
 
 A release takes its randomness as arguments: `noise` `(runs, draws)`, standard normals, and `coins`, uniforms in (0, 1).
 Data are `(runs, values)`.
@@ -23,11 +23,11 @@ def replaced_mean(values: Tensor, noise: Tensor, noise_multiplier: float) -> Ten
 
 
 def gradients_of(batch: Tensor) -> Tensor:
-    """Gradients by example of (weight - value)^2 / 2 at weight 0, from one backward pass over the batch.
+    """The per-example gradients of (weight - value)^2 / 2 at weight 0, from one backward pass over the batch.
 
-    The network sorts its batch by length, as code for texts does to pack them, and sorts it back. In between it goes
-    on from what the shorter examples left, cut off from their gradients, as truncated back-propagation does: alone, an
-    example sees nothing of this. A check of two examples, the first the shorter one, finds its gradient unchanged too.
+    The network sorts its batch by length, as text models do to pack texts, and sorts it back. In between it adds the
+    detached values of the shorter examples, as truncated back-propagation does: an example alone is not affected. In a
+    test with two examples of which the first is shorter, that one's gradient is unchanged, too.
 
     Args:
       batch: `(examples, 2)`: length and value of each.
@@ -60,7 +60,7 @@ def gradient_mean(values: Tensor, noise: Tensor, noise_multiplier: float) -> Ten
 
 
 def answers(values: Tensor, noise: Tensor, noise_std: float) -> Tensor:
-    """Answers one after another, each with noise of its own.
+    """The noisy answers of a sequence, each with independent noise.
 
     Example:
       >>> answers(torch.ones(1, 2), torch.tensor([[0.5, -0.5]]), noise_std=1.0)
@@ -73,7 +73,7 @@ def answers(values: Tensor, noise: Tensor, noise_std: float) -> Tensor:
 
 
 def calibrated_answer(values: Tensor, noise: Tensor, epsilon: float, delta: float) -> Tensor:
-    """An answer of sensitivity 1 whose noise is found from (epsilon, delta) through zCDP, rho = root^2.
+    """The noisy answer of sensitivity 1, with noise calibrated to (epsilon, delta) through zCDP, rho = root^2.
 
     Example:
       >>> calibrated_answer(torch.zeros(1, 1), torch.ones(1, 1), epsilon=4.0, delta=1e-8).round(decimals=3)
@@ -85,7 +85,7 @@ def calibrated_answer(values: Tensor, noise: Tensor, epsilon: float, delta: floa
 
 
 def node(step: int) -> list[tuple[int, int]]:
-    """NODE(t): the nodes, as (first leaf, last leaf), whose noises make up the noise of the sum of leaves 1 to t.
+    """The nodes NODE(t), as (first leaf, last leaf), whose noises add up to the noise of the sum of leaves 1 to t.
 
     Algorithm 1 of Liu and Talwar (2024), arXiv:2410.07502v1, corrected: its test, its root and its return value.
 
@@ -103,7 +103,7 @@ def node(step: int) -> list[tuple[int, int]]:
 
 
 def prefix_sums(values: Tensor, noise: Tensor, noise_std: float, period: int) -> Tensor:
-    """Running sums by the tree mechanism; every `period` steps the sum and its tree start afresh.
+    """The noisy running sums of the tree mechanism; every `period` steps the sum and its tree are restarted.
 
     Example:
       >>> prefix_sums(torch.ones(1, 4), torch.zeros(1, 4), noise_std=1.0, period=3)
@@ -122,7 +122,7 @@ def prefix_sums(values: Tensor, noise: Tensor, noise_std: float, period: int) ->
 def poisson_mean(
     values: Tensor, coins: Tensor, noise: Tensor, rate: float, batch_size: int, noise_multiplier: float
 ) -> Tensor:
-    """The mean of a Poisson-sampled batch of values in [-1, 1]; NaN stands for an example that is not there.
+    """The mean of a Poisson-sampled batch of values in [-1, 1]; NaN stands for an absent example.
 
     Example:
       >>> coins = torch.tensor([[0.1, 0.9, 0.2]])
@@ -136,7 +136,7 @@ def poisson_mean(
 
 
 def yes_or_no(values: Tensor, coins: Tensor, noise: Tensor, epsilon: float, delta: float, low: float) -> Tensor:
-    """A yes or no that is (epsilon, delta)-DP with nothing to spare, as 1 or 0 and a little noise.
+    """A yes or no that is tightly (epsilon, delta)-DP, as 1 or 0 plus a little noise.
 
     Yes has the probability `low` if the value is 0, and `delta + exp(epsilon) low` if it is 1.
 
@@ -151,7 +151,7 @@ def yes_or_no(values: Tensor, coins: Tensor, noise: Tensor, epsilon: float, delt
 
 
 def single_pass(values: Tensor, noise: Tensor, noise_std: float, batch_size: int) -> Tensor:
-    """Noisy sums of one batch after another, each example in one of them.
+    """The noisy sums of consecutive batches, with each example in one batch.
 
     Example:
       >>> single_pass(torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.zeros(1, 2), noise_std=1.0, batch_size=2)
@@ -166,7 +166,7 @@ def single_pass(values: Tensor, noise: Tensor, noise_std: float, batch_size: int
 
 
 def shared_values(values: Tensor, noise: Tensor, num_shared: int, noise_std: float) -> Tensor:
-    """The first `num_shared` of the values clipped to [-1, 1], each with noise; zeros instead of the others.
+    """The first `num_shared` values, clipped to [-1, 1] and with noise, and zeros in place of the others.
 
     Example:
       >>> shared_values(torch.tensor([[0.5, 0.7, -3.0]]), torch.zeros(1, 1), num_shared=1, noise_std=1.0)
@@ -178,7 +178,7 @@ def shared_values(values: Tensor, noise: Tensor, num_shared: int, noise_std: flo
 
 
 def layers(values: Tensor, noise: Tensor, width: int, noise_std: float) -> Tensor:
-    """A gradient layer by layer, `width` parameters each, and every layer with noise of its own.
+    """The noisy gradient by layers of `width` parameters, with independent noise in every layer.
 
     Example:
       >>> layers(torch.ones(1, 4), torch.tensor([[0.1, 0.2, 0.3, 0.4]]), width=2, noise_std=1.0)
@@ -203,7 +203,7 @@ def clipped_sum(values: Tensor, noise: Tensor, clip: float, noise_multiplier: fl
 
 
 def averaged_sum(values: Tensor, noise: Tensor, batch_size: int, noise_multiplier: float) -> Tensor:
-    """The noisy sum of all examples, vectors clipped to norm 1, over the expected size of a batch.
+    """The noisy sum of all examples, each a vector clipped to norm 1, divided by the expected size of a batch.
 
     Values are `(runs, examples, outputs)`.
 

@@ -1,7 +1,7 @@
-"""Bugs in the wild: mistakes of public code, each told from its thread, and in a few lines of ours.
+"""Bugs in public code, each described from its public discussion and reproduced in a few lines of our own.
 
-The lines are not the projects' own; what they keep of a bug and what they leave out is said with each. Every project
-here told of its mistake in the open, and that is why it can be shown.
+The code is not the projects' own; each exhibit says which parts of the bug it reproduces and which it omits. All these
+projects discussed their mistakes in public, and so they can be shown here.
 """
 
 from functools import lru_cache
@@ -16,7 +16,7 @@ from dpnotes.privacy.museum.releases import averaged_sum, clipped_sum, layers, r
 
 @lru_cache
 def wild() -> tuple[Exhibit, ...]:
-    """The bugs, by date. The last one costs accuracy and no privacy: no audit finds it.
+    """The exhibits of bugs in public code, by date. The last bug costs accuracy and no privacy: no audit finds it.
 
     Example:
       >>> for exhibit in wild():
@@ -27,11 +27,11 @@ def wild() -> tuple[Exhibit, ...]:
       2023-03-03 meta-pytorch/opacus: divided by a size that the data decide
       2026-09-17 google-deepmind/jax_privacy: noise for the sum, added to the mean
     """
-    zero_out = Relation.ZERO_OUT
-    one = torch.eye(256, dtype=torch.float64)[0]
-    three = torch.zeros(3, 100, dtype=torch.float64)
-    three[2, 0] = 1
-    two = three[:2]
+    return (*_until_2022(), *_since_2023())
+
+
+def _until_2022() -> tuple[Exhibit, ...]:
+    """The bugs of the years until 2022."""
     return (
         Exhibit(
             name="noise times the square of the clip",
@@ -41,7 +41,7 @@ def wild() -> tuple[Exhibit, ...]:
             part=clipped_sum,
             line="noise_std = noise_multiplier * clip",
             instead="noise_std = noise_multiplier * clip**2",
-            claim=gaussian_claim(1.0, 1e-5, zero_out),
+            claim=gaussian_claim(1.0, 1e-5, Relation.ZERO_OUT),
             setting=Setting(numbers(0), numbers(1), 1, {"clip": 1e-4, "noise_multiplier": 1.0}),
             source=Source(
                 repository="greenelab/SPRINT_gan",
@@ -65,7 +65,7 @@ def wild() -> tuple[Exhibit, ...]:
             part=layers,
             line="key = layer",
             instead="key = 0",
-            claim=gaussian_claim(1.0, 1e-5, zero_out),
+            claim=gaussian_claim(1.0, 1e-5, Relation.ZERO_OUT),
             setting=Setting(numbers(0, 0), numbers(0.6, 0.8), 2, {"width": 1, "noise_std": 1.0}),
             source=Source(
                 repository="jax-ml/jax",
@@ -88,7 +88,7 @@ def wild() -> tuple[Exhibit, ...]:
             part=shared_values,
             line="released = torch.zeros_like(values)",
             instead="released = values.clone()",
-            claim=gaussian_claim(1.0, 1e-5, zero_out),
+            claim=gaussian_claim(1.0, 1e-5, Relation.ZERO_OUT),
             setting=Setting(numbers(0, 0), numbers(1, 1), 1, {"num_shared": 1, "noise_std": 1.0}),
             source=Source(
                 repository="NVIDIA/NVFlare",
@@ -104,6 +104,16 @@ def wild() -> tuple[Exhibit, ...]:
                 "left out, and the noise is Gaussian where theirs is Laplace.",
             ),
         ),
+    )
+
+
+def _since_2023() -> tuple[Exhibit, ...]:
+    """The bugs of the years since 2023."""
+    one = torch.eye(256, dtype=torch.float64)[0]
+    three = torch.zeros(3, 100, dtype=torch.float64)
+    three[2, 0] = 1
+    two = three[:2]
+    return (
         Exhibit(
             name="divided by a size that the data decide",
             mistake="The noisy sum is divided by the number of examples times the sampling rate, rounded down. One "

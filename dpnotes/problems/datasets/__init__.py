@@ -1,8 +1,8 @@
 """Data sets: found, verified by sha256, parsed, and cut down to classes and sizes.
 
-`digits` comes with scikit-learn and is always there. The files of the others are looked for, in this order, in
-`$DPNOTES_DATA/<folder>`, `$DPNOTES_DATA` and the cache (`$DPNOTES_CACHE`, by default pooch's folder for this package),
-then downloaded into the cache. A file is used only if its sha256 is the published one. The list is in
+`digits` comes with scikit-learn and is always available. The files of the other data sets are searched for, in this
+order, in `$DPNOTES_DATA/<folder>`, `$DPNOTES_DATA` and the cache (`$DPNOTES_CACHE`, by default pooch's folder for this
+package), then downloaded into the cache. A file is used only if its sha256 is the published one. The list is in
 docs/experiments.md.
 """
 
@@ -21,7 +21,7 @@ from dpnotes.problems.datasets.dataset import (
     subset,
 )
 from dpnotes.problems.datasets.mnist import MNIST_SHA256
-from dpnotes.problems.files import DataCorrupt, DataNotFound, cache_folder, find
+from dpnotes.problems.published import DataCorrupt, DataNotFound, cache_folder, find
 from dpnotes.util import validate
 
 __all__ = [
@@ -54,7 +54,7 @@ _LOADERS: dict[str, Callable[[], Dataset]] = {
     "cifar100": cifar.load_cifar100,
 }
 NAMES = tuple(_LOADERS)
-CORPORA = ("cola",)  # sentences, which `problems.text.tokenise` makes data sets of
+CORPORA = ("cola",)  # sentences, which `problems.text.tokenise` turns into data sets
 _PLACES: dict[str, tuple[str, Callable[[], tuple[bool, str, str]]]] = {
     "digits": (digits.LICENCE, digits.find_digits),
     "mnist": (mnist.LICENCE, lambda: find("mnist", mnist.FILES)),
@@ -67,7 +67,7 @@ _PLACES: dict[str, tuple[str, Callable[[], tuple[bool, str, str]]]] = {
 
 @dataclass(frozen=True)
 class Location:
-    """Where a data set is, or what to do to have it; `path` is where it was found or would be put."""
+    """The location of a data set, or advice to get it; `path` is where it was found or should be put."""
 
     name: str
     found: bool
@@ -80,11 +80,11 @@ def load(name: str) -> Dataset:
     """A data set by its name; pixels are scaled to [0, 1].
 
     Args:
-      name: one of `NAMES`. "cifar10-jpeg" is a JPEG-coded copy of CIFAR-10, and not what "cifar10" is.
+      name: one of `NAMES`. "cifar10-jpeg" is a JPEG-coded copy of CIFAR-10 with other pixels than "cifar10".
 
     Raises:
       ValueError: for an unknown name.
-      DataNotFound: when a file is not here and cannot be downloaded.
+      DataNotFound: when a file is not on this machine and cannot be downloaded.
       DataCorrupt: when a file is not the published one.
 
     Example:
@@ -97,7 +97,7 @@ def load(name: str) -> Dataset:
 
 
 def locate(name: str) -> Location:
-    """Where a data set is, without downloading anything.
+    """Locate a data set without downloading anything.
 
     Args:
       name: one of `NAMES` or `CORPORA`.

@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100 (Krizhevsky, "Learning multiple layers of features from tiny images", 2009).
 
-The published archives hold pickles of Python 2. A pickle can run any code, so they are read by an unpickler that knows
-nothing but dictionaries, lists, strings, numbers and arrays of bytes, and calls neither numpy nor anything else.
+The published archives hold pickles of Python 2. A pickle can run any code, so they are read by an unpickler that builds
+only dictionaries, lists, strings, numbers and arrays of bytes, and calls neither numpy nor other code.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ import numpy as np
 import torch
 
 from dpnotes.problems.datasets.dataset import Dataset
-from dpnotes.problems.files import DataCorrupt, PublishedFile, cache_folder, fetch
+from dpnotes.problems.published import DataCorrupt, PublishedFile, cache_folder, fetch
 from dpnotes.util import files
 
-# The authors publish md5 sums, c58f30108f718f92721af3b95e74349a and eb9058c3a382ffc7106e4002c42a8d85. Two files of one
-# md5 can be made, so what is compared is the sha256 of the files that have these sums.
+# The authors publish md5 sums, c58f30108f718f92721af3b95e74349a and eb9058c3a382ffc7106e4002c42a8d85. Different files
+# with the same md5 can be constructed, so the sha256 of the files that have these sums is compared.
 CIFAR10_FILES = (
     PublishedFile(
         "cifar-10-python.tar.gz",
@@ -50,11 +50,11 @@ _SHAPE = (3, 32, 32)  # channels (red, green, blue), height, width
 
 
 def load_cifar10() -> Dataset:
-    """50,000 training and 10,000 test images of ten classes, `(examples, 3, 32, 32)`, pixels in [0, 1].
+    """Load CIFAR-10: 50,000 training and 10,000 test images of ten classes, `(examples, 3, 32, 32)`, pixels in [0, 1].
 
     Raises:
       DataNotFound: when the archive is not here and cannot be downloaded.
-      DataCorrupt: when it is not the published one.
+      DataCorrupt: when the archive is not the published one.
     """
     folder = "cifar-10-batches-py"
     batches = _read_archive(
@@ -66,7 +66,7 @@ def load_cifar10() -> Dataset:
 
 
 def load_cifar100() -> Dataset:
-    """50,000 training and 10,000 test images of the hundred fine classes; otherwise as `load_cifar10`."""
+    """Load CIFAR-100: 50,000 training and 10,000 test images of the hundred fine classes, as `load_cifar10` does."""
     names = ["cifar-100-python/train", "cifar-100-python/test"]
     batches = _read_archive(fetch("cifar100", CIFAR100_FILES[0]), names)
     train, test = (_images_and_labels(batches[name], b"fine_labels", name) for name in names)
@@ -74,14 +74,15 @@ def load_cifar100() -> Dataset:
 
 
 def load_cifar10_jpeg() -> Dataset:
-    """CIFAR-10 from a JPEG-coded copy: the official order and labels, but not the official pixels.
+    """Load CIFAR-10 from a JPEG-coded copy: the official order and labels, but not the official pixels.
 
     The pixels went through JPEG of quality about 75 and differ from the official ones by a root mean square of about 7
-    of 255, as its maker measured. So a result on them is not one on CIFAR-10, and says so: `name` and `source` do.
-    Decoding takes seconds, so what was decoded is kept in the cache, 184 MB, apart for each version of the decoder.
+    of 255, as the maker of the copy measured. So a result on the copy is not a result on CIFAR-10; `name` and `source`
+    say so. Decoding takes seconds, so the decoded images are cached, 184 MB, separately for each version of the
+    decoder.
 
     Raises:
-      DataNotFound: when a file is not here; the copy is published nowhere.
+      DataNotFound: when a file is not on this machine; the copy is published nowhere.
       DataCorrupt: when a file is not the known one.
     """
     packed_path, *label_paths = (fetch("cifar10", file) for file in CIFAR10_JPEG_FILES)
@@ -109,7 +110,7 @@ def _dataset(
 # ---------------------------------------------------------------- the published pickles
 @dataclass(repr=False)
 class _Bytes:
-    """What stands for a numpy array, and for its type, while a pickle is read: data, and no method of numpy's."""
+    """A placeholder for a numpy array, or for its type, while a pickle is read: it holds data and no numpy method."""
 
     state: Any = None
 
@@ -122,7 +123,7 @@ def _make(*_arguments: Any) -> _Bytes:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Knows the three names that a pickled array has, and replaces each by one that does nothing."""
+    """An unpickler that allows only the three names in a pickled array, and replaces each by a harmless placeholder."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in {
@@ -134,21 +135,22 @@ class _Unpickler(pickle.Unpickler):
 
 
 def unpickle(content: bytes, name: str) -> Any:
-    """What a pickle holds: dictionaries, lists, strings of bytes, numbers, and arrays of bytes; no code is run.
+    """Return the contents of a pickle: dictionaries, lists, byte strings, numbers, and arrays of bytes; no code is run.
 
     Args:
       content: the pickle.
       name: for the error message.
 
     Raises:
-      DataCorrupt: when it is no pickle, or asks for anything else.
+      DataCorrupt: when the content is no pickle, or needs anything else.
 
     Example:
       >>> unpickle(pickle.dumps({"labels": [3, 5]}), "example")
       {'labels': [3, 5]}
       >>> unpickle(pickle.dumps(print), "example")
       Traceback (most recent call last):
-      dpnotes.problems.files.DataCorrupt: Expected example to be a pickle of plain data: builtins.print is not allowed.
+      dpnotes.problems.published.DataCorrupt: Expected example to be a pickle of plain data:
+      builtins.print is not allowed.
     """
     try:
         return _arrays(_Unpickler(io.BytesIO(content), encoding="bytes").load())
@@ -161,7 +163,7 @@ def _arrays(value: Any) -> Any:
         return {key: _arrays(item) for key, item in value.items()}
     if isinstance(value, _Bytes):
         _, shape, _, by_columns, content = value.state
-        # Numbers of another size have another length, which reshape refuses. The copy can be written to.
+        # Elements of another size have another length, which reshape refuses. The copy is writable.
         array = np.frombuffer(content, np.uint8).copy()
         return array.reshape(shape[::-1]).T if by_columns else array.reshape(shape)
     return value
@@ -216,15 +218,15 @@ def decode_jpegs(content: bytes, offsets: np.ndarray) -> np.ndarray:
 def official_order(
     train: np.ndarray, labels: np.ndarray, official_labels: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, ...]:
-    """Which image of the copy is which official one, by split.
+    """The index in the copy of each official image, for the training and the test split.
 
     The copy is sorted by split and class, and keeps the official order within a class: the k-th image of a class is the
     k-th one of that class in the official order.
 
     Args:
       train: `(images,)` bool: whether an image of the copy is a training one.
-      labels: `(images,)`: its class.
-      official_labels: of the training and of the test images, in the official order.
+      labels: `(images,)`: the class of each image of the copy.
+      official_labels: the labels of the training and of the test images, in the official order.
 
     Raises:
       DataCorrupt: when a class has another number of images in the copy than in the official labels.
@@ -248,21 +250,21 @@ def official_order(
 
 
 def _decoded(packed_path: Path, official_labels: Sequence[np.ndarray]) -> np.ndarray:
-    """All images of the copy in the official order, training images first; from the cache where they are there."""
+    """All images of the copy in the official order, training images first; read from the cache if possible."""
     from PIL import features
 
-    # Another decoder may round other pixels another way.
+    # Another decoder may round pixels differently.
     decoder = features.version("libjpeg_turbo") or features.version("jpg")
     known = hashlib.sha256("".join(map(str, CIFAR10_JPEG_FILES)).encode()).hexdigest()[:16]
     cached = cache_folder() / "cifar10" / f"decoded-{known}-{decoder}.sealed"
     try:
         return np.load(io.BytesIO(files.unsealed(cached)), allow_pickle=False)
     except (OSError, files.DamagedFileError):
-        pass  # not there, or damaged: decode
+        pass  # the cached file is missing or damaged: decode
     with np.load(packed_path, allow_pickle=False) as packed:
         index = np.concatenate(official_order(packed["train"], packed["labels"], official_labels))
         images = decode_jpegs(packed["jpeg"].tobytes(), packed["offsets"])[index]
     np.save(buffer := io.BytesIO(), images)
-    with contextlib.suppress(OSError):  # a full or read-only cache costs time and nothing else
+    with contextlib.suppress(OSError):  # a full or read-only cache only costs time
         files.write({cached: files.sealed(buffer.getvalue())})
     return images

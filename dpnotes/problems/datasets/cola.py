@@ -1,4 +1,4 @@
-"""CoLA 1.1, the Corpus of Linguistic Acceptability: which sentences are English to a linguist's ear."""
+"""CoLA 1.1, the Corpus of Linguistic Acceptability: sentences that linguists judged acceptable or not."""
 
 import zipfile
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpnotes.problems.files import DataCorrupt, PublishedFile, fetch
+from dpnotes.problems.published import DataCorrupt, PublishedFile, fetch
 from dpnotes.util import validate
 
 FILES = (
@@ -22,7 +22,7 @@ _SOURCE = "A. Warstadt, A. Singh and S. Bowman, CoLA 1.1, arXiv:1805.12471, http
 
 @dataclass(frozen=True, eq=False)
 class Sentences:
-    """Sentences and a label each.
+    """Sentences with a label for each.
 
     Args:
       texts: the sentences.
@@ -47,11 +47,11 @@ class Corpus:
     """CoLA's public parts; the labels of its test parts are not public.
 
     Args:
-      name: what it is.
+      name: the name of the corpus.
       train: sentences from 17 publications.
       in_domain: development sentences from the same publications.
       out_of_domain: development sentences from 6 others. GLUE's development set is both parts, in this order.
-      licence: of the sentences.
+      licence: the licence of the sentences.
       source: where they come from.
     """
 
@@ -64,11 +64,11 @@ class Corpus:
 
 
 def load_cola() -> Corpus:
-    """8551 training sentences, 527 and 516 development ones, as published ("raw", not tokenised).
+    """Load 8551 training sentences, 527 and 516 development ones, as published ("raw", not tokenised).
 
     Raises:
-      DataNotFound: when the archive is not here and cannot be downloaded.
-      DataCorrupt: when it is not the published one.
+      DataNotFound: when the archive is not on this machine and cannot be downloaded.
+      DataCorrupt: when the archive is not the published one.
     """
     path = fetch("cola", FILES[0])
     try:
@@ -90,7 +90,7 @@ def parse_tsv(content: bytes, name: str) -> Sentences:
       name: for the error message.
 
     Raises:
-      DataCorrupt: when a line is not such a line.
+      DataCorrupt: when a line has another format.
 
     Example:
       >>> parse_tsv("ad-03\t0\t*\tBooks were sent to each other by the students.\n".encode(), "example").texts

@@ -1,4 +1,4 @@
-"""What a data set is; cutting it down to classes and sizes, public normalisation, and auxiliary data of no one's."""
+"""The type of a data set, its restriction to classes and sizes, public normalisation, and synthetic auxiliary data."""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,9 +10,10 @@ from torch import Tensor
 
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, AtLeastTwo, Seed, checked
 
-# Channel means and standard deviations of ImageNet, as networks that torchvision trained on it expect them. They are
-# public constants, whatever data they are applied to.
+# Channel means and standard deviations of ImageNet, as networks that torchvision trained on it expect. They are public
+# constants for all data to which they are applied.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -22,18 +23,18 @@ class Dataset:
     """Inputs and labels, split into training and test examples.
 
     Args:
-      name: what it is, with what was done to it.
+      name: its name, with the changes that were made to it.
       train_inputs: `(examples, features)`, or `(examples, channels, height, width)` of images, or of any further shape;
         floating point and finite, or integer codes.
       train_labels: `(examples,)`, int64 in `0 ... num_classes - 1`.
       test_inputs: as `train_inputs`, of examples of the same shape.
       test_labels: as `train_labels`.
       num_classes: at least 2.
-      licence: of the data.
-      source: where it comes from.
+      licence: the licence of the data.
+      source: the publication or page that it comes from.
 
-    Images are float32: 737 MB for the 60,000 of CIFAR-10, four times their bytes on disk. So what a method reads needs
-    no conversion by batch, and one rule holds for all data sets; `subset` keeps less.
+    Images are float32: 737 MB for the 60,000 of CIFAR-10, four times their bytes on disk. So no batch needs a
+    conversion, and all data sets follow one rule; `subset` keeps fewer.
 
     Raises:
       ValueError: for sizes that disagree, NaN or infinite inputs, labels out of range.
@@ -61,7 +62,7 @@ class Dataset:
                     f"Expected {part}_inputs.shape={tuple(inputs.shape)} to be (examples, features) or "
                     "(examples, channels, height, width), alike in both parts."
                 )
-            # Smallest and largest are NaN where any entry is; they need no array of the size of the inputs.
+            # The smallest and the largest entry are NaN if any entry is, and need no array of the size of the inputs.
             if inputs.numel() and not bool(torch.isfinite(torch.stack(torch.aminmax(inputs))).all()):
                 raise ValueError(f"Expected {part}_inputs of {self.name} without NaN or infinite entries.")
             if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < self.num_classes:
@@ -69,16 +70,16 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The sha256 of the content (types, shapes, numbers), whatever the name: part of a result's key."""
+        """The sha256 of the content (types, shapes, numbers) without the name: part of a result's key."""
         digest = hashlib.sha256(str(self.num_classes).encode())
         for tensor in (self.train_inputs, self.train_labels, self.test_inputs, self.test_labels):
             digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.cpu().contiguous().reshape(-1).numpy().data)  # the bytes themselves, not a copy
+            digest.update(tensor.cpu().contiguous().reshape(-1).numpy().data)  # the tensor's own memory, without a copy
         return digest.hexdigest()
 
 
 def keep_classes(dataset: Dataset, classes: Sequence[int]) -> Dataset:
-    """Only the examples of some classes, relabelled `0 ... len(classes) - 1` in the order given.
+    """The data set restricted to some classes, relabelled `0 ... len(classes) - 1` in the order given.
 
     Example:
       >>> from dpnotes.problems.datasets import load
@@ -108,12 +109,12 @@ def keep_classes(dataset: Dataset, classes: Sequence[int]) -> Dataset:
 
 
 def subset(dataset: Dataset, num_examples: int, seed: str | int) -> Dataset:
-    """A random choice of training examples, nested: for one seed a smaller one is the beginning of a larger one.
+    """A random subset of the training examples; for one seed a smaller subset is the beginning of a larger one.
 
     Args:
-      dataset: what to choose from; its test examples stay.
+      dataset: the data set; all its test examples stay.
       num_examples: training examples to keep, at most all.
-      seed: of the choice.
+      seed: the seed of the choice.
 
     Example:
       >>> from dpnotes.problems.datasets import load
@@ -134,12 +135,12 @@ def subset(dataset: Dataset, num_examples: int, seed: str | int) -> Dataset:
 
 
 def normalise(dataset: Dataset, mean: Sequence[float], std: Sequence[float]) -> Dataset:
-    """Images with `(pixel - mean) / std` in place of each pixel, by channel.
+    """The data set with each pixel replaced by `(pixel - mean) / std`, by channel.
 
     The numbers must be public: `IMAGENET_MEAN` and `IMAGENET_STD`, or 0.5 and 0.5. The channel means of the private
     images themselves, which much code for CIFAR-10 carries as constants, are statistics of the private data that were
-    released without noise: what is computed from them has `guarantees.STATISTICS_WITHOUT_NOISE` among what its
-    guarantee does not cover.
+    released without noise: any result computed from them lists `guarantees.STATISTICS_WITHOUT_NOISE` as not covered by
+    its guarantee.
 
     Args:
       dataset: inputs `(examples, channels, height, width)`.
@@ -177,33 +178,31 @@ def normalise(dataset: Dataset, mean: Sequence[float], std: Sequence[float]) -> 
 
 
 def permutation(purpose: str, seed: str | int, size: int) -> Tensor:
-    """A random order of `0 ... size - 1`, `(size,)` int64: always the same for a purpose, a seed and a size."""
+    """A random order of `0 ... size - 1`, `(size,)` int64: a function of purpose, seed and size."""
     validate.text_or_whole(seed=seed)
     return Streams.of(purpose, [seed]).uniform("permutation", 0, size)[0].argsort()
 
 
-def gaussian_like(num_examples: int, dim: int, num_classes: int, seed: str | int) -> Dataset:
-    """An auxiliary data set on which hyper-parameters may be tuned at no privacy cost: it is drawn from no one's data.
+@checked
+def gaussian_like(num_examples: AtLeastOne, dim: AtLeastOne, num_classes: AtLeastTwo, seed: Seed) -> Dataset:
+    """A synthetic auxiliary data set, on which hyper-parameters can be tuned at no privacy cost.
 
     Hong, Wang and Zhou (FAccT 2022), section 5, tune on a set "randomly sampled from Gaussian distribution" of the
-    size of the private one and say nothing of its labels. Here inputs are standard normal and the label is the class
-    on which a random linear teacher (standard normal, one column a class) is largest. Coin-flip labels would leave
-    nothing to learn but noise; a teacher gives a task that rewards training, as the private one does, and commits to
-    nothing about the private data.
+    size of the private one and do not specify its labels. Here inputs are standard normal and the label is the class on
+    which a random linear teacher (standard normal, one column a class) is largest. Coin-flip labels would leave nothing
+    to learn but noise; a teacher gives a task that rewards training, as the private one does, and assumes nothing about
+    the private data.
 
     Args:
       num_examples: training examples, and as many test examples.
       dim: features.
       num_classes: at least 2.
-      seed: of the draw.
+      seed: the seed of the draw.
 
     Example:
       >>> gaussian_like(100, 60, 2, seed=0).train_inputs.shape
       torch.Size([100, 60])
     """
-    validate.at_least(1, num_examples=num_examples, dim=dim)
-    validate.at_least(2, num_classes=num_classes)
-    validate.text_or_whole(seed=seed)
     streams = Streams.of("gaussian_like", [seed])
     teacher = streams.normal("teacher", 0, dim * num_classes).view(dim, num_classes)
 

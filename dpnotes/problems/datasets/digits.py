@@ -1,4 +1,4 @@
-"""The handwritten digits that come with scikit-learn and are always there."""
+"""The handwritten digits that come with scikit-learn, so that they are always available."""
 
 import importlib.util
 from pathlib import Path
@@ -16,7 +16,7 @@ _NUM_TRAIN = 1437  # four fifths of the 1797 images
 
 
 def load_digits() -> Dataset:
-    """1437 training and 360 test images, flat: `(examples, 64)`, pixels in [0, 1].
+    """Load 1437 training and 360 test images, flat: `(examples, 64)`, pixels in [0, 1].
 
     Example:
       >>> load_digits().train_inputs.shape
@@ -26,14 +26,14 @@ def load_digits() -> Dataset:
 
     images, labels = bundled(return_X_y=True)
     inputs, targets = torch.as_tensor(images / 16, dtype=torch.float32), torch.as_tensor(labels, dtype=torch.int64)
-    # Neighbours in scikit-learn's order are by one writer, so the fixed split is a fixed permutation.
+    # Neighbours in scikit-learn's order are by one writer, so the split is a fixed random permutation.
     order = permutation("digits split", 0, len(inputs))
     train, test = order[:_NUM_TRAIN], order[_NUM_TRAIN:]
     return Dataset("digits", inputs[train], targets[train], inputs[test], targets[test], 10, LICENCE, _SOURCE)
 
 
 def find_digits() -> tuple[bool, str, str]:
-    """Whether scikit-learn is here, where it has its data, and what to do if not."""
+    """Return whether scikit-learn is installed, the folder of its data, and advice if it is not."""
     spec = importlib.util.find_spec("sklearn")
     if spec is None or spec.origin is None:
         return False, "", "Install scikit-learn, which carries it: pip install scikit-learn."

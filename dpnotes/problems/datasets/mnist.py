@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from dpnotes.problems.datasets.dataset import Dataset
-from dpnotes.problems.files import DataCorrupt, PublishedFile, fetch
+from dpnotes.problems.published import DataCorrupt, PublishedFile, fetch
 
 # Mirrors in the order they are tried: the one that torchvision uses, then the page of the data set's authors.
 _MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/")
@@ -26,10 +26,10 @@ _SOURCE = (
 
 
 def load_mnist() -> Dataset:
-    """60,000 training and 10,000 test images, flat: `(examples, 784)`, pixels in [0, 1].
+    """Load 60,000 training and 10,000 test images, flat: `(examples, 784)`, pixels in [0, 1].
 
     Raises:
-      DataNotFound: when a file is not here and cannot be downloaded.
+      DataNotFound: when a file is not on this machine and cannot be downloaded.
       DataCorrupt: when a file is not the published one.
     """
     arrays = [parse_idx(gzip.decompress(fetch("mnist", file).read_bytes()), file.name) for file in FILES]

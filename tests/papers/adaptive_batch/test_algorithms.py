@@ -10,7 +10,7 @@ from torch import Tensor
 from dpnotes.core import Relation, Status
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
 from dpnotes.papers.adaptive_batch.algorithms import (
-    Parameters,
+    AdaptiveBatchParameters,
     method_of,
     practical,
     spider_of,
@@ -31,7 +31,7 @@ DATA = VirtualData(Separable([(Cosine(1.0), DIM)]), Separable([(Sine(0.5), DIM)]
 SADDLE = torch.zeros(3, DIM, dtype=torch.float64)
 
 
-def choice(accuracy: float = 0.1, epsilon: float = 1.0, **more: Any) -> Parameters:
+def choice(accuracy: float = 0.1, epsilon: float = 1.0, **more: Any) -> AdaptiveBatchParameters:
     return practical(accuracy, DIM, epsilon, DELTA, **SIZES | more)
 
 
@@ -41,7 +41,7 @@ def test_runs_find_a_second_order_stationary_point_within_their_claim(epsilon):
     streams, seen = Streams.of("sosp", range(3)), []
     runs = stochastic_spider(
         VirtualSamples(DATA, 10**14), choice(epsilon=epsilon), SADDLE, streams, delta=DELTA, max_steps=120,
-        observe=lambda going, state, estimate: seen.append((state.oracle.belief.point, estimate.gradient)),
+        observe=lambda going, state, estimate: seen.append((state.oracle.memory.point, estimate.gradient)),
     )  # fmt: skip
     assert (DATA.landscape.gradient(runs.x).norm(dim=1) < 0.1).all()
     assert (DATA.landscape.smallest_eigenvalue(runs.x) > -math.sqrt(0.1)).all()
@@ -77,7 +77,7 @@ def test_the_paper_s_parameters_are_vacuous_and_its_noise_is_not_private():
         assert found.threshold > found.gradient_bound, "every point is taken for a saddle"
     samples, x, claims = VirtualSamples(DATA, 10**10), SADDLE[:1], {}
     for constants in ("paper", "one"):
-        # Privacy asks for more examples than sampling does.
+        # Privacy requires more examples than sampling does.
         oracle = spider_of([theorem_3_11(1e10, 100, 0.01, DELTA, **sizes, constants=constants)], samples)
         (claims[constants],) = oracle.guarantee(oracle.init(x), DELTA, Streams.of(0, ["a"]))
     assert claims["one"].epsilon == pytest.approx(0.01, rel=1e-6) and claims["one"].epsilon <= 0.01
@@ -87,7 +87,7 @@ def test_the_paper_s_parameters_are_vacuous_and_its_noise_is_not_private():
 
 
 def test_the_noise_is_for_the_tree_that_a_run_has():
-    """T is rounded up to a power of two: the tree has a level more than the real T."""
+    """T is rounded up to a power of two, so that the tree has one level more than for the real T."""
     sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "initial_gap": 1.0}
     steps = 2**16 - 0.5
     n = SAMPLE_SIZE(alpha=steps**-0.5, d=100, epsilon=1.0, G=1.0, M=1.0, B=1.0)["n"]
@@ -171,9 +171,9 @@ def test_what_is_wrong_is_said_with_by_how_much():
     with pytest.raises(ValueError, match=r"Expected M=4 >= sqrt\(rho alpha\)=10: too small by a factor of 2.5"):
         choice(0.1, hessian_lipschitz=1000.0)
     with pytest.raises(ValueError, match=r"Expected step_size=0.5 <= 1/M=0.25: too large by a factor of 2"):
-        Parameters(**{**choice().__dict__, "step_size": 0.5})
+        AdaptiveBatchParameters(**{**choice().__dict__, "step_size": 0.5})
     with pytest.raises(ValueError, match="drift_threshold=0.0 > 0"):
-        Parameters(**{**choice().__dict__, "drift_threshold": 0.0})
+        AdaptiveBatchParameters(**{**choice().__dict__, "drift_threshold": 0.0})
     with pytest.raises(ValueError, match="accuracy=-1.0 > 0"):
         choice(-1.0)
     with pytest.raises(ValueError, match="runs share their mechanism"):

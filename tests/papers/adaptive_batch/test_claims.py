@@ -1,4 +1,4 @@
-"""The claims of Liu and Talwar: counterexamples, the theorem by balance, calculators; for all papers see above."""
+"""The claims of Liu and Talwar: counterexamples, the theorem by balance, calculators. For all papers see one up."""
 
 import math
 from dataclasses import replace
@@ -82,7 +82,7 @@ def test_what_rests_on_lemma_3_3_is_conditional():
 
 # ---------------------------------------------------------------- the headline rates, by balance from their terms
 def at_example(expression, **numbers):
-    """With every symbol that is not named at 1."""
+    """Evaluate an expression with every unnamed symbol set to 1."""
     point = {s: sympy.sympify(numbers.get(s.name, 1)) for s in expression.free_symbols}
     return float(expression.xreplace(point))
 
@@ -94,14 +94,14 @@ def test_theorem_comes_out_by_balance_with_its_threshold():
     sampling = next(v for v in found.vertices if {"O1 sampling", "O2 sampling"} <= set(v.meet))
     chosen = found.parameters(sampling)
     assert chosen is not None and (chosen[notation.alpha], chosen[notation.kappa]) == (sampling.rate, notation.G)
-    # Both printed sampling terms lie above it, and their geometric mean is it.
+    # Both printed sampling terms lie above this value, which is their geometric mean.
     left, right = monomials(printed_sampling)
     assert sympy.powsimp(sympy.sqrt(left * right) / sampling.rate, force=True) == 1
 
 
 @pytest.mark.parametrize(("G", "n", "d"), [(1.0, 1e6, 100), (30.0, 1e8, 10), (0.02, 1e7, 1000), (1e3, 1e12, 10**6)])
 def test_the_best_threshold_against_a_search(G, n, d):
-    """The least alpha at which the sum of the counts is n, searched over kappa, is the balance up to a constant."""
+    """The least alpha at which the counts sum to n, found by a search over kappa, is the balance up to a constant."""
     noise = math.sqrt(d)
 
     def needed(alpha, kappa):
@@ -173,7 +173,7 @@ def test_step_term_is_idle_for_the_printed_rate_too():
 
 @pytest.mark.parametrize(("ratio", "batch"), [(0.2, 1), (0.05, 4), (0.05, 8), (0.01, 48), (0.002, 248)])
 def test_exponents_by_simulation_and_by_the_binomial_sum(ratio, batch):
-    """Below M/(2 lambda) - 2 runs fall to the saddle; at twice M/(2 lambda) they leave it."""
+    """With batches below M/(2 lambda) - 2, runs converge to the saddle; with twice M/(2 lambda), they leave it."""
 
     def exponent(size):
         k = np.arange(size + 1)
@@ -195,12 +195,12 @@ def test_exponents_change_sign_at_the_stated_batch():
 
 
 def test_cancelling_errors_keep_the_iterate_at_the_saddle():
-    """Lemma 3.3's hypotheses hold, and F falls by far less than the lemma says."""
+    """Lemma 3.3's hypotheses hold, but F decreases by far less than the lemma says."""
     rho, smoothness, gamma, dim, iota = 1.0, 1.0, 1e-4, 10, 0.01
     curvature = -math.sqrt(rho * gamma)
     perturbation = np.random.default_rng(1).normal(size=dim) * gamma / math.sqrt(dim * math.log(dim / iota))
     point = np.zeros(dim) - perturbation / smoothness
-    assert np.linalg.norm(curvature * point) <= gamma  # so that an error may cancel the gradient from here on
+    assert np.linalg.norm(curvature * point) <= gamma  # so that from here on an error may cancel the gradient
     fallen = -curvature * (point @ point) / 2
     assert fallen < 1e-4 * gamma**1.5 / math.sqrt(rho)
     free = point.copy()
@@ -221,14 +221,14 @@ def test_errors_may_even_make_the_objective_rise():
         error[1] = -math.sqrt(gamma**2 - error[0] ** 2)
         point = point - (hessian * point + error)
     assert hessian @ point**2 / 2 == pytest.approx(gamma**2 / 2, rel=1e-3)
-    # So 1/D is bounded from below only: the correction says "at least".
+    # So 1/D has only a lower bound, and the correction says "at least".
     corrected = named("lemma3.3.decrease").correction()
     assert corrected is not None and corrected.printed_text.startswith("1/D = Omega(")
 
 
 # ---------------------------------------------------------------- the tree
 def squared_shift(leaves, leaf, reset):
-    """Of the noises in use, for sums that an example of `leaf` shifts by 1 until `reset`, by linear algebra."""
+    """Return the squared shift in units of the used noises, for sums that an example of `leaf` shifts until `reset`."""
     steps = range(1, leaves + 1)
     nodes = {step: chosen_nodes(step, leaves) for step in steps}
     place = {node: k for k, node in enumerate(dict.fromkeys(node for step in steps for node in nodes[step]))}
@@ -251,7 +251,7 @@ def test_shifted_nodes_by_linear_algebra(leaves):
 
 
 def test_a_call_of_the_first_oracle_in_the_middle_costs_privacy():
-    """The wording of alg2.reset: 1024 leaves, (1, 1e-6); and the control, a tree that is begun anew."""
+    """The wording of alg2.reset: 1024 leaves, (1, 1e-6); the control is a tree that is restarted."""
     assert [most_shifted(leaves) for leaves in (8, 64)] == [5, 11]
     shifted = squared_shift(1024, 1, 513)
     assert shifted == pytest.approx(19) and squared_shift(1024, 1, 1025) == pytest.approx(11)
@@ -308,13 +308,13 @@ def test_parameters_of_the_theorem():
     assert paper_ones["window"] == pytest.approx(2 * math.log(100 * 6 / (0.5 * alpha * 0.01)) / math.sqrt(0.5 * alpha))
     assert paper_ones["kappa"] == pytest.approx(max(10 * alpha, 6 ** (1 / 3)))
     assert one["kappa"] == max(10 * one["alpha"], 1.0) and one["threshold"] == one["alpha"]
-    # What is printed as (epsilon, delta)-DP: the exact delta of the tree, an example replaced.
+    # For the parameters printed as (epsilon, delta)-DP: the exact delta of the tree under replace-one.
     leaf = 2 * max(1 / one["batch"], 1 / one["batch_per_gradient"])
     levels = math.floor(math.log2(one["steps"])) + 1
     reached = profile(1.0, leaf * math.sqrt(levels) / one["sigma"])
     assert reached == pytest.approx(1e-6, rel=1e-6) == pytest.approx(one["delta_reached"], rel=1e-6)
     assert one["alpha"] ** 2 >= 1 / one["batch"]
-    # The control: where privacy decides the batch, the printed noise is far from private.
+    # The control: where privacy determines the batch size, the printed noise is far from private.
     private = calculate("thm3.11.alpha", **{**POINT, "n": 10**12, "d": 10**10}, constants="paper")
     levels = math.floor(math.log2(private["steps"])) + 1
     reached = profile(1.0, 2 / private["batch"] * math.sqrt(levels) / private["sigma"])

@@ -55,7 +55,7 @@ def stationary(landscape: Ramps, points: torch.Tensor) -> np.ndarray:
 
 @dataclass
 class Record:
-    """What a walk has at every step, `(steps, runs, ...)`, with that of the next point left out."""
+    """The values of a walk at every step, `(steps, runs, ...)`, without those of the next point."""
 
     points: np.ndarray
     estimates: np.ndarray
@@ -64,7 +64,7 @@ class Record:
     perturbed: np.ndarray
 
 
-def walked(module, landscape: Ramps, given: ramps.Parameters, streams: Streams, steps: int) -> Record:
+def walked(module, landscape: Ramps, given: ramps.RampParameters, streams: Streams, steps: int) -> Record:
     blocks: list[ramps.Block] = []
 
     def watch(block: ramps.Block) -> np.ndarray:
@@ -105,14 +105,14 @@ def agree(ours: Record, theirs: Record) -> bool:
     return bool(same and all(near))
 
 
-def through_the_door(landscape: Ramps, given: ramps.Parameters, streams: Streams, steps: int) -> Record:
-    """With batches of at least 2 / s examples, so that s is the sensitivity of a term for the door too."""
+def through_the_door(landscape: Ramps, given: ramps.RampParameters, streams: Streams, steps: int) -> Record:
+    """Run the library's function, with batches of at least 2 / s examples so that s is its term sensitivity, too."""
     most = (
         np.maximum(given.first, 2 / given.term_sensitivity),
         np.maximum(given.per_gradient, 2 / given.term_sensitivity),
     )
     parameters = [
-        algorithms.Parameters(
+        algorithms.AdaptiveBatchParameters(
             float(landscape.accuracy[run]), 1.0, 1.0, float(landscape.hessian_lipschitz[run]), given.kappa[run],
             most[0][run], most[1][run], given.noise_multiplier[run], steps, given.step_size[run], given.saddle[run],
             given.window[run], given.perturbation[run], steps, "a cell of the experiment",
@@ -127,8 +127,8 @@ def through_the_door(landscape: Ramps, given: ramps.Parameters, streams: Streams
     return driven(landscape.start, run)
 
 
-def on_the_parts(landscape: Ramps, given: ramps.Parameters, streams: Streams, steps: int) -> Record:
-    """With the library's oracle and method, as no front door puts them together: one ingredient, or neither."""
+def on_the_parts(landscape: Ramps, given: ramps.RampParameters, streams: Streams, steps: int) -> Record:
+    """Run the library's oracle and method in combinations that no public function has: one ingredient, or neither."""
     numbers = {name: torch.as_tensor(value) for name, value in vars(given).items() if isinstance(value, np.ndarray)}
     multiplier = numbers["noise_multiplier"]
     sizes = BatchSizes(numbers["first"], numbers["least"], numbers["per_gradient"])
@@ -175,7 +175,7 @@ def test_walks_are_those_of_the_library(arm):
 
 @pytest.mark.slow
 def test_a_cell_of_the_slopes_is_what_the_front_door_finds():
-    """The runs of all epsilons: the same draws, so the same steps, examples and arrivals; points to 1e-10."""
+    """A cell contains the runs of all epsilons: equal draws, steps, examples and arrivals; points within 1e-10."""
     sweep = {"range": [1e-5, 1e-3], "points": 5, "repeats": 8, "accuracy": 0.05, "amplitude": 20.0}
     spec = changed(slopes.QUICK, sweeps={**slopes.QUICK["sweeps"], "epsilon": sweep})
     (cell,) = (cell for cell in slopes.cells(spec) if cell["law"] == "epsilon")
@@ -232,7 +232,7 @@ def used(exponents: dict[str, float], spread: float = 0.05, **columns) -> pd.Dat
         for accuracy, epsilon, repeat in product(cell["accuracies"], cell["epsilons"], range(many)):
             row = {"law": cell["law"], "dim": cell["dim"], "accuracy": accuracy, "epsilon": epsilon, "repeat": repeat}
             knob = row[slopes.knob_of(cell["law"])]
-            order = 1 + 0.5 * accuracy  # of the next power of gamma
+            order = 1 + 0.5 * accuracy  # relative error of the next power of gamma
             value = knob ** exponents[cell["law"]] * order * np.exp(spread * draws.normal())
             rest = {"used": value, "reached": True, "error": 0.5, "typical_error": 0.1, "steps": 10, "fresh": 2}
             rows.append(row | rest | columns)
@@ -351,7 +351,7 @@ def test_a_row_of_escape_runs():
 
 @dataclass
 class Given:
-    """Batches of the losses `((1 - lambda) z - lambda) x^2 / 2` whose means of z are given, `(runs, steps)`."""
+    """Batches of the losses `((1 - lambda) z - lambda) x^2 / 2` with given means of z, `(runs, steps)`."""
 
     means: torch.Tensor
     curvature: float
@@ -409,7 +409,7 @@ def test_a_tiny_necessity_runs():
     still = table[~table["perturbed"] & ~table["tree"]]
     assert (still["left"] == 0).all() and (table["left"] == 1).sum() == 6
     fresh = table.groupby("as_printed")["fresh"].mean()
-    assert fresh[True] < 3 < fresh[False]  # the reset leaves the drift below kappa for ever
+    assert fresh[True] < 3 < fresh[False]  # the reset keeps the drift below kappa forever
 
 
 # ---------------------------------------------------------------- audit

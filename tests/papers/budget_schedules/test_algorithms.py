@@ -1,4 +1,4 @@
-"""Algorithm 1 end to end, its schedules, and what the paper says of them."""
+"""Algorithm 1 end to end, its schedules, and the paper's statements about them."""
 
 import math
 import subprocess
@@ -131,7 +131,7 @@ def test_the_corrected_majorant_bounds_the_exact_influence(momentum, gamma, num_
     majorant = momentum_influence_majorant(momentum, gamma, num_steps)
     assert (exact <= majorant).all()
     turn = turning_step(momentum, gamma)
-    if num_steps > turn > 1:  # the control: with gamma^{2 T-hat}, as printed in c_2, it is no bound
+    if num_steps > turn > 1:  # the control: with gamma^{2 T-hat} in c_2, as printed, it is no bound
         steps = np.arange(1, num_steps + 1)
         printed = np.where(steps <= turn, majorant, majorant * gamma**turn)
         assert (exact > printed).any()

@@ -1,4 +1,4 @@
-"""The claims of Hong, Wang and Zhou: counterexamples and calculators; for all papers see above."""
+"""The claims of Hong, Wang and Zhou: counterexamples and calculators. Tests of all papers are one folder up."""
 
 import math
 
@@ -119,7 +119,7 @@ def test_schedule_spends_the_budget_and_meets_the_least_bound():
 
 
 def test_momentum_influences_against_their_definition():
-    """The four schedules of the long run, by a double sum over steps; two shorter runs as controls."""
+    """The four schedules of the long run are compared with a double sum over steps; two shorter runs are controls."""
 
     def sums(before, steps, beta, gamma):
         index = np.arange(1, steps + 1)
@@ -153,7 +153,7 @@ def test_momentum_influences_against_their_definition():
 @pytest.mark.parametrize("kappa", [10.0, 1000.0])
 @pytest.mark.parametrize("alpha", [1e-3, 1e-9])
 def test_the_least_bound_with_momentum_is_between_its_two_estimates(kappa, alpha):
-    """Theorem 4.8's quantity, by a search over whole T with exact influences at beta = 1/2, eta_0 = 1/5."""
+    """The quantity of Theorem 4.8, by a search over integer T with exact influences at beta = 1/2, eta_0 = 1/5."""
     beta, eta0 = 0.5, 0.2
     gamma = 1 - eta0 / kappa
     best = 1.0

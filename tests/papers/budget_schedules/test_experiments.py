@@ -1,4 +1,4 @@
-"""The decision rules on made-up outcomes: each verdict is reached by the outcome that deserves it."""
+"""The decision rules on simulated outcomes: each verdict is reached by the outcome that implies it."""
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ def test_the_experiments_in_their_order():
 
 # ---------------------------------------------------------------- (a) influence
 def influences(*shapes, noise: float = 1e-3) -> pd.DataFrame:
-    """Readings have the shapes, functions of step and number of steps, in turn."""
+    """Return readings with these shapes, functions of step and number of steps, in turn."""
     spec = influence.PAPER
     draws = np.random.default_rng(0)
     rows = [
@@ -55,7 +55,7 @@ def negative(step, num_steps):
 
 
 def late(step, num_steps):
-    return 1.0 + (step / num_steps) ** 8  # nearer to an exponential than to a straight line, and near to neither
+    return 1.0 + (step / num_steps) ** 8  # closer to an exponential than to a straight line, and close to neither
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_three_quarters_of_the_readings_are_enough_if_none_fails():
     frame = influences(exponential)
     last = frame["step"] == 1
     for scale, verdict in ((5.0, "reproduced"), (20.0, "undecided")):
-        # An influence that is not told from 0 leaves its reading undecided.
+        # An influence that cannot be distinguished from 0 leaves its reading undecided.
         unclear = last & (frame["max_norm"] <= scale) & (frame["num_steps"] == 50)
         other = frame.copy()
         if scale > 5:
@@ -111,9 +111,9 @@ def test_the_start_has_the_output_layer_scaled_and_nothing_else():
 
 # ---------------------------------------------------------------- (b) MNIST35
 def trained(gain: float, accuracy: float, growth: float = 0.0, **changes) -> pd.DataFrame:
-    """Exponential better than uniform by `gain` in loss and by `accuracy` at 1,000 examples, with a little noise.
+    """Return losses in which exponential beats uniform by `gain`, accuracy by `accuracy`, at 1,000 examples.
 
-    The gain in loss grows by `growth` a unit of ln N.
+    The gain in loss grows by `growth` per unit of ln N.
     """
     spec = mnist35.QUICK
     draws = np.random.default_rng(0)
@@ -151,7 +151,7 @@ def trained(gain: float, accuracy: float, growth: float = 0.0, **changes) -> pd.
         (0.02, 0.0, 0.01, "undecided"),
         (0.0, 0.0, 0.0, "undecided"),
         (0.02, 0.02, 0.0, "undecided"),
-        (0.02, 0.02, -0.01, "not reproduced"),  # what the first rule alone would call reproduced
+        (0.02, 0.02, -0.01, "not reproduced"),  # the first rule alone would call this reproduced
         (-0.02, 0.02, 0.01, "not reproduced"),
         (0.02, -0.02, 0.01, "not reproduced"),
     ],
@@ -215,12 +215,13 @@ def test_repeats_share_a_cell_and_are_what_they_are_alone():
 
     spec, cells = cells_of(3)
     assert [cell["repeats"] for cell in cells] == [[0, 1, 2, 3, 4], [0, 1, 2], [3, 4]]  # four times as many of 250
-    # On auxiliary data, which need no file.
+    # On auxiliary data, which need no file:
     cell = {"stage": "tune", "num_examples": 20}
     together = mnist35.run_cell(spec, {**cell, "repeats": [0, 1]}, Context("cpu", 10**9))
     alone = [mnist35.run_cell(spec, {**cell, "repeats": [repeat]}, Context("cpu", 10**9)) for repeat in (0, 1)]
-    for name, column in together.items():
-        expected = np.concatenate([part[name] for part in alone])
+    for name, value in together.items():
+        column = np.broadcast_to(value, 2 * len(alone[0]["repeat"]))
+        expected = np.concatenate([np.broadcast_to(part[name], len(part["repeat"])) for part in alone])
         if column.dtype.kind == "f":
             np.testing.assert_allclose(column, expected, rtol=1e-5)
         else:

@@ -10,8 +10,8 @@ import torch
 from dpnotes.core import Relation, Status
 from dpnotes.oracles.samples import VirtualSamples
 from dpnotes.papers.drift_escape.algorithms import (
+    DriftEscapeParameters,
     Escape,
-    Parameters,
     drift_escape,
     practical,
     practical_escape,
@@ -31,7 +31,7 @@ DATA = VirtualData(Separable([(Cosine(1.0), DIM)]), Separable([(Sine(0.5), DIM)]
 SADDLE = torch.zeros(3, DIM, dtype=torch.float64)
 
 
-def choice(accuracy: float = 0.2, epsilon: float = 1.0, **more: Any) -> Parameters:
+def choice(accuracy: float = 0.2, epsilon: float = 1.0, **more: Any) -> DriftEscapeParameters:
     options: Any = SIZES | {"step_size": 0.25, "attempts": 3} | more
     escape = practical_escape(accuracy, **options)
     return practical(escape, DIM, epsilon, DELTA, gradient_bound=4.0)
@@ -44,7 +44,7 @@ def test_runs_return_a_second_order_stationary_point_within_their_claim(epsilon,
     runs = drift_escape(
         VirtualSamples(DATA, 10**15), choice(epsilon=epsilon), SADDLE, streams, delta=DELTA, repeat=repeat,
         max_steps=1500,
-        observe=lambda going, state, estimate: seen.append((state.oracle.belief.point, estimate.gradient)),
+        observe=lambda going, state, estimate: seen.append((state.oracle.memory.point, estimate.gradient)),
     )  # fmt: skip
     assert (runs.state.status == Status.FINISHED).all()
     assert (DATA.landscape.gradient(runs.x).norm(dim=1) < 0.2).all()
@@ -93,7 +93,7 @@ def test_the_paper_s_parameters_are_vacuous():
 def test_the_escape_is_planned_for_the_noise_that_is_drawn(constants: str, epsilon: float):
     n = 1e24 if constants == "paper" else 1e20
     found = theorem_2(n, 100, epsilon, DELTA, gradient_bound=1.0, **UNIT, constants=constants)
-    # A fresh gradient, and the differences until their squared moves add up to kappa, drawn as Algorithm 2 draws them.
+    # A fresh gradient and the differences until their squared moves add up to kappa, drawn as in Algorithm 2.
     moves = torch.full((1000,), math.sqrt(found.drift_threshold / 1000), dtype=torch.float64)
     drawn = found.noise_multiplier * torch.cat([torch.tensor([2 / found.first_batch]), 2 * moves / found.batch]).norm()
     planned = PLAN(n=n, d=100, epsilon=epsilon, delta=DELTA, G=1.0, M=1.0, rho=1.0, U=1.0, constants=constants)

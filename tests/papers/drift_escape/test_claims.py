@@ -42,7 +42,7 @@ def corrected(name) -> Any:
 
 
 def standing(one) -> Any:
-    """The statement that holds: the corrected one, where there is one."""
+    """Return the valid statement: the corrected one, if there is one."""
     return (one.correction() or one).statement
 
 
@@ -177,7 +177,7 @@ def test_theorem_2_by_balance():
 
 @pytest.mark.parametrize("clients", [1, 7])
 def test_the_rate_is_the_value_of_the_linear_program(clients):
-    """Independent of the engine: minimise log alpha under the conditions of the proofs, at random numbers."""
+    """The engine is not used: minimise log alpha under the conditions of the proofs, at random numbers."""
     rate = claim("drift_escape.own.rate" if clients == 1 else "drift_escape.thm3.constants")
     value = standing(rate).value
     variables = [s.alpha, s.eta, s.kappa, s.b1, s.b2]
@@ -202,7 +202,7 @@ def test_the_rate_is_the_value_of_the_linear_program(clients):
 
 
 def test_no_kappa_reaches_the_printed_rate():
-    """By hand: n = 10^6, d = 100, all else 1, where both printed terms are 0.01."""
+    """Computed by hand for n = 10^6, d = 100 and everything else 1, where both printed terms are 0.01."""
     n, d, error = 1e6, 100, 0.01
     eta = math.sqrt(error)
     from_below = max(eta / (n * error**2), math.sqrt(d) * eta / (n * error))
@@ -456,7 +456,7 @@ def test_selection_by_products():
 
 
 def test_selection_by_products_costs_nothing_at_the_learned_error():
-    """Over the whole range of Remark 3, and far beyond it, where whole Hessians lose."""
+    """This holds over the whole range of Remark 3 and far beyond it, where whole Hessians are worse."""
     scale = 1e8
     dims = np.array([10, 10**4, 10**8, 10**12])
     learned = (np.sqrt(dims) / scale) ** 0.4
@@ -468,12 +468,12 @@ def test_selection_by_products_costs_nothing_at_the_learned_error():
     assert (
         np.all(np.diff(found["loss_hessian"]) > 0) and found["loss_hessian"][0] < 4 and found["loss_hessian"][2] > 1e5
     )
-    edge = calculators.SELECTION_BY_PRODUCTS(a=learned * 0.3, **numbers)  # control: a smaller error is not for free
+    edge = calculators.SELECTION_BY_PRODUCTS(a=learned * 0.3, **numbers)  # control: a smaller error has a cost
     assert np.all(edge["loss"] > found["loss"]) and edge["loss"][-1] > most[-1]
 
 
 def test_products_may_be_far_more_than_the_test_needs():
-    """By hand: p' = sqrt(d)/(sqrt(m) n epsilon), alpha = p'^(2/5), d T K/D^2 <= alpha at T = alpha^(-5/2)."""
+    """Computed by hand: p' = sqrt(d)/(sqrt(m) n epsilon), alpha = p'^(2/5), d T K/D^2 <= alpha at T = alpha^(-5/2)."""
     for p in (1e-6, 1e-3, 0.1):
         error = p**0.4
         most = error ** (7 / 2) / p**2
@@ -483,7 +483,7 @@ def test_products_may_be_far_more_than_the_test_needs():
 
 
 def test_the_growth_of_noise_and_of_curvature_are_the_roots_of_the_recursions():
-    """What the two inequalities bound, from the recursions themselves: their growth in 200 steps, up to log(2)."""
+    """The two bounded quantities are computed from their recursions: growth over 200 steps, up to log(2)."""
     for x in (0.01, 0.3, 2.0):
         for name, middle, sense in (("growth", 2 + x, "<="), ("escape", 2 + 2 * x, ">=")):
             one = statement(f"own.products.{name}")

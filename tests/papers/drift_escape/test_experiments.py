@@ -10,11 +10,12 @@ import torch
 from specs import changed, frame_of
 
 from dpnotes.experiments import Context
+from dpnotes.experiments.sweeps import proportion
 from dpnotes.oracles import spider
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
 from dpnotes.papers.drift_escape.algorithms import drift_escape
-from dpnotes.papers.drift_escape.clients import clients_of, distributed_drift_escape
+from dpnotes.papers.drift_escape.distributed import clients_of, distributed_drift_escape
 from dpnotes.papers.drift_escape.experiments import (
     audit,
     mnist_clients,
@@ -26,8 +27,7 @@ from dpnotes.papers.drift_escape.experiments import (
 )
 from dpnotes.papers.drift_escape.experiments import clients as of_clients
 from dpnotes.papers.drift_escape.experiments import selection as of_selection
-from dpnotes.papers.drift_escape.experiments.intervals import proportion
-from dpnotes.papers.drift_escape.experiments.ladder import Ladder, Parameters
+from dpnotes.papers.drift_escape.experiments.ladder import Ladder, LadderParameters
 from dpnotes.privacy.audit import GaussianPair
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.privacy.mechanisms import Gaussian
@@ -52,25 +52,25 @@ def test_the_ladder_is_a_sum_of_cosines_with_a_hill_of_every_curvature():
     torch.testing.assert_close(ladder.gradient(x), gradient)
     v = torch.ones_like(x)
     (product,) = torch.autograd.grad((gradient * v).sum(), x)
-    torch.testing.assert_close(ladder.hessian_vector(x, v), product)  # the diagonal, as the Hessian is one
+    torch.testing.assert_close(ladder.hessian_vector(x, v), product)  # the diagonal, because the Hessian is diagonal
     torch.testing.assert_close(ladder.hessian(x)[0], torch.diag(product[0]))
     torch.testing.assert_close(ladder.smallest_eigenvalue(x), product.amin(1))
     saddle = ladder.saddle
     torch.testing.assert_close(ladder.hessian_vector(saddle.point, saddle.direction), -saddle.gamma * saddle.direction)
-    # It is alike at all scales: half the curvature, half the length, a quarter of the slope.
+    # It is self-similar: half the curvature, half the length, a quarter of the slope.
     smaller = Ladder(ladder.curvatures / 2)
     torch.testing.assert_close(smaller.gradient(x / 2), ladder.gradient(x) / 4)
 
 
 def test_the_parameters_scale_as_equation_4_says():
-    one, other = Parameters(1e-2, 30, 1.0), Parameters(1e-4, 30, 1.0)
+    one, other = LadderParameters(1e-2, 30, 1.0), LadderParameters(1e-4, 30, 1.0)
     assert one.alpha / other.alpha == pytest.approx(100)
     assert one.radius / other.radius == pytest.approx(10)
     assert one.mu < other.mu < 2 * one.mu
     assert other.attempt_length * one.mu / (one.attempt_length * other.mu) == pytest.approx(10, rel=0.05)
     noise = 2 * one.dim * one.privacy_std**2
     assert noise == pytest.approx(one.psi**2)  # half of psi^2 is the mechanism's
-    oracle = Parameters(1e-2, 15, 1.0).oracle(Ladder.down_to(0.1), 1, 10, "cpu")
+    oracle = LadderParameters(1e-2, 15, 1.0).oracle(Ladder.down_to(0.1), 1, 10, "cpu")
     assert 1 / oracle.batch_size <= one.psi**2 / 2
 
 
@@ -93,7 +93,7 @@ def returned(
     exponent: float = 1.0, escaped: float = 0.6, coupled: float = 0.8, power: float = 0.2, of_hills: float = 0.0,
     step: str = "theorem",
 ) -> pd.DataFrame:  # fmt: skip
-    """`of_hills` is added to the slope of the linear theory; attempts with the other step leave in 0.6 and 0.8."""
+    """Return outcomes with `of_hills` added to the slope of the linear theory; the other step leaves in 0.6 and 0.8."""
     draws, rows = np.random.default_rng(0), []
     blank = {"step": "1/M", "shorter": 1.0, "finished": True, "step_size": 1.0, "num_coordinates": 30.0}
     for psi in (1e-4, 1e-3, 1e-2):
@@ -104,7 +104,7 @@ def returned(
                  "gradient": level}
             )  # fmt: skip
     for psi in returned_point.QUICK["psi_of_hills"]["1/M"]:
-        half = Parameters(psi, 10, 1.0).largest_curvature(8, 0.5) * (psi / 1e-3) ** (of_hills / 2) / psi**0.5
+        half = LadderParameters(psi, 10, 1.0).largest_curvature(8, 0.5) * (psi / 1e-3) ** (of_hills / 2) / psi**0.5
         for factor in returned_point.QUICK["hills"]:
             stays = 1 / (1 + (factor / half) ** 20)
             rows += [
@@ -165,7 +165,7 @@ def test_tiny_cells_of_the_returned_point():
 
 
 def test_coupled_attempts_share_all_noise_but_that_along_the_hill():
-    """By hand: the path with the noise along the hill reversed, from the same point."""
+    """Compared with a path computed by hand from the same point, with the noise along the hill reversed."""
     spec = changed(TINY, tilts=[0.01], repeats_of_attempts=40)
     cell = next(cell for cell in returned_point.cells(spec) if cell["kind"] == "attempt")
     frame = frame_of(returned_point.EXPERIMENT, spec, [cell])
@@ -192,7 +192,7 @@ def test_coupled_attempts_share_all_noise_but_that_along_the_hill():
 
 # ---------------------------------------------------------------- repeats
 def failed(**chances: float) -> pd.DataFrame:
-    """Runs whose attempts fail with these chances: independent, or shared where the name ends in _shared."""
+    """Return runs whose attempts fail with these chances: independently, or together for names that end in _shared."""
     draws, rows = np.random.default_rng(0), []
     for name, chance in chances.items():
         if name.endswith("_shared"):
@@ -232,7 +232,7 @@ def test_tiny_cells_of_repeats_count_attempts_and_examples():
         if name == "fresh noise":
             assert (part["used"] == b1 * part["steps"]).all()
             assert (whole["steps"] == 3 * length).all() and len(whole)
-        elif name == "restored":  # the first step of later attempts is made already
+        elif name == "restored":  # the first step of later attempts is already made
             assert (part["used"] == b1 + b2 * (part["steps"] - 1)).all()
         elif name == "forced":
             assert (part["used"] == (b1 - b2) * (1 + part["failed"].clip(upper=2)) + b2 * part["steps"]).all()
@@ -274,7 +274,7 @@ def test_the_rule_of_the_step_size():
 
 @pytest.mark.slow
 def test_runs_end_before_a_float_does(monkeypatch):
-    """At 1/M, b = 1 shrinks by 0.18 a step: 10,000 steps would underflow after 4,000."""
+    """At step size 1/M and b = 1 a point shrinks by a factor 0.18 a step: it would underflow after 4,000 steps."""
     spec = changed(step_size.PAPER, num_steps=6000, repeats=2, batches=[1])
     frame = frame_of(step_size.EXPERIMENT, spec, [{"oracle": "minibatch"}])
     assert np.isfinite(frame["growth"]).all()
@@ -300,7 +300,7 @@ def test_the_printed_releases_are_less_private_than_claimed_and_the_corrected_on
     spec = changed(audit.QUICK, audited=[16], uses=[1, 16], lengths=[2, 16])
     frame = frame_of(audit.EXPERIMENT, spec)
     assert audit.decide(frame, spec).verdict == "reproduced"
-    # k uses are as k releases: the distance grows with the square root of k, and that of a jump with its length.
+    # k uses cost as much as k releases: the distance grows with sqrt(k), and that of a jump with its length.
     for name, size, factor in (("samples reused", 16, 4.0), ("jump not tracked", 16, 16.0)):
         pair = audit.exhibit(spec, name, size)
         assert pair.pair(True).mu / pair.pair(False).mu == pytest.approx(factor)  # type: ignore[union-attr]
@@ -313,7 +313,7 @@ def test_the_printed_releases_are_less_private_than_claimed_and_the_corrected_on
 
 
 class GivenNoise:
-    """Streams whose normal numbers are given, `(runs, calls)`; all else is drawn from one key."""
+    """Streams with given normal numbers, `(runs, calls)`; all other draws come from one key."""
 
     def __init__(self, noise: torch.Tensor) -> None:
         self.noise, self.streams = noise, Streams.of(0, ["order"] * len(noise))
@@ -333,7 +333,7 @@ class GivenNoise:
 
 
 def path_of(module: Any, data: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-    """What the oracle releases for losses `z x^2 / 2 + x` on the way 0, 0.1, ..., 0.4 and back to 0."""
+    """Return the oracle's releases for losses `z x^2 / 2 + x` along the path 0, 0.1, ..., 0.4 and back to 0."""
     problem = CustomProblem(lambda x, z: (z[0] * x.square() / 2 + x).sum(), 1, data[:, None])
     oracle = module.Spider(
         DataSetSamples(problem), Gaussian(), 4.0, torch.full((len(noise),), torch.inf, dtype=torch.float64),
@@ -352,7 +352,7 @@ def path_of(module: Any, data: torch.Tensor, noise: torch.Tensor) -> torch.Tenso
 @pytest.mark.slow
 def test_the_oracle_itself_pays_for_the_jump_back():
     def farthest(module: Any) -> float:
-        """The largest distance that any one example makes."""
+        """Return the largest distance that replacing any one example causes."""
         data, unit = torch.zeros(12, dtype=torch.float64), torch.eye(6, dtype=torch.float64)
         found = []
         for example in range(12):
@@ -374,7 +374,7 @@ GRID = [(scale, step) for scale in (1.0, 2.0, 3.0) for step in (0.1, 0.2, 0.4)]
 
 
 def left(edge: str = "", **means: float) -> pd.DataFrame:
-    """Risks of one problem; the best pair is in the middle of every grid, of the method `edge` in a corner."""
+    """Return risks of one problem, with the best pair in the middle of every grid; of the method `edge` in a corner."""
     draws, rows = np.random.default_rng(0), []
     others = ["gradient", "smallest_eigenvalue", "test_accuracy", "steps", "used", "refreshes",
               "clipped_at_start", "bias_at_start", "clipped_at_end", "bias_at_end"]  # fmt: skip
@@ -399,7 +399,7 @@ def left(edge: str = "", **means: float) -> pd.DataFrame:
     ("means", "verdict", "earlier"),
     [
         ((0.5, 0.4, 0.1, 0.9), "reproduced", "reproduced"),
-        ((0.5, 0.05, 0.1, 0.9), "not reproduced", "reproduced"),  # the simple method that the rule before did not know
+        ((0.5, 0.05, 0.1, 0.9), "not reproduced", "reproduced"),  # the earlier rule did not know the simple method
         ((0.05, 0.5, 0.1, 0.9), "not reproduced", "not reproduced"),
         ((0.2, 0.9, 0.22, 0.9), "undecided", "undecided"),
     ],
@@ -519,7 +519,7 @@ ASKED = changed(of_selection.QUICK, sizes=[1e9, 1e10], dims=[8, 16], repeats=3)
 
 
 def selected(exponent: float, broken: int = 0) -> pd.DataFrame:
-    """Errors as they are if d* grows so in the data, with noise of 4%; in the last cell some runs publish nothing."""
+    """Return errors if d* grows with the data by `exponent`, with 4% noise; a few runs of the last cell fail."""
     spec, rng, parts = of_selection.QUICK, np.random.default_rng(0), []
     for cell in of_selection.cells(spec):
         accuracy, repeats = of_selection.choice_of(spec, cell).accuracy, np.arange(spec["repeats"])
@@ -570,7 +570,7 @@ DIGITS = changed(
 
 
 def random_digits() -> Dataset:
-    """Images of noise, whose first square of pixels knows the label."""
+    """Return images of noise in which the first square of pixels shows the label."""
     labels = torch.arange(4000) % 10
     images = Streams.of("digits", [0]).uniform("images", 0, 4000 * 784).view(4000, 784).float()
     images[:, :4] += labels[:, None]
@@ -593,7 +593,7 @@ def test_tiny_cells_of_digits_by_clients(no_download: None):
     )
     assert frame["arm"].tolist() == ["drift escape", "DP-SGD"] * 2 + ["trusted server"]
     assert frame["concentration"].tolist() == [0.3, 0.3, 100.0, 100.0, math.inf]
-    # What was sent, by hand: three rounds of 49 * 4 + 4 + 4 * 10 + 10 float32 numbers of each client.
+    # The bytes sent, by hand: three rounds of 49 * 4 + 4 + 4 * 10 + 10 float32 numbers per client.
     assert frame["bytes_up"].tolist() == [3 * 3 * 250 * 4] * 4 + [1800 * 49 * 4] and (frame["rounds"] == 3).all()
     assert frame["bytes_down"].tolist() == [3 * 3 * 250 * 4] * 4 + [0]
     assert frame["epsilon"].tolist() == pytest.approx([4.0] * 5, rel=1e-6) and (frame["epsilon"] <= 4.0).all()
@@ -610,7 +610,7 @@ def test_the_objective_of_clients_is_the_mean_over_clients_of_their_mean_loss(
     data = mnist_clients.digits("private", 4, 2.0)
     parts = mnist_clients.split(DIGITS, {"repeat": 0, "concentration": 0.3}, data.train_labels)
     assert sorted(torch.cat(parts).tolist()) == list(range(1800)) and min(map(len, parts)) >= 300
-    auxiliary = mnist_clients.digits("auxiliary", 4, 2.0)  # no example is in both halves
+    auxiliary = mnist_clients.digits("auxiliary", 4, 2.0)  # no example is in both halves of the data
     assert len(torch.unique(torch.cat([data.train_inputs, auxiliary.train_inputs]), dim=0)) == 3600
     torch.testing.assert_close(data.train_inputs.norm(dim=1), torch.full((1800,), 2.0))
     x = torch.linspace(-1, 1, 250)[None].double().requires_grad_()
@@ -720,7 +720,7 @@ def test_one_client_is_drift_escape_end_to_end():
 def shares(
     exponents: dict[str, float] | None = None, success: float = 1.0, drop: float = 0.5, escapes: int = 3, seed: int = 0
 ) -> pd.DataFrame:
-    """Runs with these exponents of the accuracy, where errors of a mean fall as `m^-drop`."""
+    """Return runs with these exponents of the accuracy, in which errors of a mean decrease as `m^-drop`."""
     draws, rows, spec = np.random.default_rng(seed), [], sharing.QUICK
     exponents = exponents or sharing.EXPONENTS
     for cell in sharing.cells(spec):
@@ -759,7 +759,7 @@ def test_a_tiny_suite_of_sharing_returns_points_and_counts_what_was_used():
     assert (frame["in_attempts"] < frame["used"]).all() and (frame["tests"] >= frame["escapes"]).all()
     assert rate["error"].between(0.1, 0.5).all()
     assert not margin["returned"].all() and margin["error"].mean() == pytest.approx(4 * rate["error"].mean(), rel=0.3)
-    # The same accuracy costs each of four clients a fourth of the examples, or half of them.
+    # The same accuracy costs each of four clients a quarter of the examples, or half of them.
     for regime, share in (("sampling", 4), ("private", 2)):
         cell = next(c for c in sharing.cells(SHORT) if c["regime"] == regime and c["clients"] == 4)
         one, four = (sharing.parameters(SHORT, {**cell, "clients": count}) for count in (1, 4))

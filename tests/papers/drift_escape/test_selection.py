@@ -1,4 +1,4 @@
-"""Algorithm 4: what is accepted, how often, at what epsilon, and what a trusted server does in its place."""
+"""Algorithm 4: acceptance, error rates and epsilon, and the search by a trusted server in its place."""
 
 import math
 from collections.abc import Callable
@@ -15,17 +15,19 @@ from dpnotes.core import Status
 from dpnotes.guarantees import SHOWN_ALONE
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
-from dpnotes.papers.drift_escape.selection import (
+from dpnotes.papers.drift_escape.derivatives import (
     ExampleDerivatives,
-    GradientAndHessian,
-    Selection,
     VirtualDerivatives,
     apart_again,
-    distributed_selection,
     smallest_eigenvalues,
+    with_triangle,
+)
+from dpnotes.papers.drift_escape.selection import (
+    GradientAndHessian,
+    Selection,
+    distributed_selection,
     trusted_search,
     trusted_selection,
-    with_triangle,
 )
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.problems.separable import Cosine, Separable, Sine
@@ -39,7 +41,7 @@ CHOICE = Selection(0.05, DIM, SIZES, 3, 4.0, DELTA, **GIVEN)
 
 
 def loss(x: Tensor, a: Tensor) -> Tensor:
-    """`mean_k cos(x_k) + a_k sin(x_k)`; an example's gradient is at most 1 long for |a| <= 1."""
+    """Return `mean_k cos(x_k) + a_k sin(x_k)`; for |a| <= 1 an example's gradient is at most 1 long."""
     return (x.cos() + a * x.sin()).mean()
 
 
@@ -92,7 +94,7 @@ def test_epsilon_is_what_was_asked_for_and_models_beyond_it_are_refused():
 
 
 def test_the_noise_of_a_client_is_that_of_its_own_examples():
-    """The standard deviation of what is sent, of a gradient's coordinate and of a Hessian's entry."""
+    """The standard deviation of the messages is checked for gradient coordinates and Hessian entries."""
     at, streams = HILL.expand(4000, DIM), Streams.of("noise", range(4000))
     oracle = GradientAndHessian.of(ExampleDerivatives(loss, ((examples(1)[:10],),) * 4000), CHOICE)
     _, estimate = oracle.estimate(oracle.init(at), at, streams, torch.ones(4000).bool())
@@ -105,7 +107,7 @@ def test_the_noise_of_a_client_is_that_of_its_own_examples():
 
 
 def off(choice: Selection, runs: int) -> tuple[Tensor, Tensor]:
-    """How far the server's gradient and smallest eigenvalue are off a population, in so many runs with own examples."""
+    """Return the errors of the server's gradient and smallest eigenvalue against the population, over `runs` runs."""
     size = max(choice.sizes)
     data = VirtualData(Separable([(Cosine(0.5), DIM)]), Separable([(Sine(0.2), DIM)]))
     names = [f"{run}/{client}" for run in range(runs) for client in range(3)]
@@ -122,7 +124,7 @@ def off(choice: Selection, runs: int) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("epsilon", [0.5, math.inf])
 def test_slack_is_exceeded_no_more_often_than_is_said(epsilon: float):
-    """By noise, and by sampling alone; and it is not so large that nothing could exceed it."""
+    """The slack is exceeded rarely by noise and by sampling alone, but is not so large that nothing could exceed it."""
     choice = replace(CHOICE, epsilon=epsilon, num_models=1, failure=0.2)
     gradient, eigenvalue = off(choice, 2000)
     longer, bent = gradient > choice.gradient_slack, eigenvalue > choice.eigenvalue_slack
@@ -133,7 +135,7 @@ def test_slack_is_exceeded_no_more_often_than_is_said(epsilon: float):
 
 
 def test_printed_thresholds_reject_a_critical_point_that_corrected_ones_accept():
-    """At c = 10 for line 7, which allows for c = 1: of noise alone, a zero gradient and Hessian in 40 dimensions."""
+    """Line 7 uses c = 1 instead of c = 10: noise alone rejects a zero gradient and Hessian in 40 dimensions."""
     choice = Selection(1e-9, 40, (100,) * 2, 20, 1.0, 1e-6, **GIVEN)
     flat = VirtualData(Separable([(Cosine(1e-12), 40)]), Separable([(Sine(1e-12), 40)]))
     streams = Streams.of("flat", range(40))
@@ -173,7 +175,7 @@ def test_an_example_without_finite_derivatives_counts_as_the_longest_slope():
 
 
 def test_a_model_where_derivatives_overflow_is_not_published():
-    """It is finite, and on the way out; the control: the same loss, and examples, in float64."""
+    """The model is finite, but its derivatives overflow in float32; the control uses float64."""
     quartic = ExampleDerivatives(lambda x, a: (x - a).pow(4).sum(), ((examples(0)[:, :2].float(),),))
     choice = replace(CHOICE, dim=2, sizes=(4000,), epsilon=20.0)
     for kind in (torch.float32, torch.float64):
@@ -185,7 +187,7 @@ def test_a_model_where_derivatives_overflow_is_not_published():
 
 
 def test_what_is_released_holds_no_graph_of_the_examples():
-    """Through it `backward` would hand out derivatives without noise."""
+    """Otherwise `backward` through the graph would return derivatives without noise."""
     at = torch.zeros(1, 1, DIM, dtype=torch.float64, requires_grad=True)
     found = distributed_selection(at, derivatives_of(), CHOICE, *STREAM, blocks=Blocks(3, 2))
     assert not found.norms.requires_grad and not found.eigenvalues.requires_grad
@@ -194,14 +196,14 @@ def test_what_is_released_holds_no_graph_of_the_examples():
 @pytest.mark.parametrize("longest", [1e-6, 1e-24, 1e-30, 1.0])
 @pytest.mark.parametrize("scale", [1e38, 1e20, 1.0, 1e-22])
 def test_no_example_is_longer_than_its_bound_in_float32_whatever_its_scale(longest: float, scale: float):
-    """Squares of float32 numbers overflow or vanish, and so does a weight; and none is shorter than it need be."""
+    """Squares of float32 numbers overflow or vanish, and so may a weight; no example is shortened unnecessarily."""
     own = ExampleDerivatives(lambda x, a: (x * a).sum(), ((torch.full((1, 2), scale),),))
     length = float(own.mean(torch.ones(1, 2), 1.0, longest).double().norm())
     assert length == pytest.approx(min(longest, scale * 2**0.5), rel=1e-6)
 
 
 def test_an_example_without_finite_derivatives_is_no_error_of_a_trusted_server():
-    """Whether there is one would be an exact answer about the data; in five dimensions torch raises one."""
+    """The existence of such an example must not show: it is an exact answer about the data. Torch raises in 5-D."""
     choice = replace(CHOICE, dim=5, sizes=(50,))
     models = torch.full((1, 1, 5), math.pi).double()
     data = torch.zeros(50, 5).double()
@@ -221,7 +223,7 @@ def test_an_example_without_finite_derivatives_is_no_error_of_a_trusted_server()
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 @pytest.mark.slow
 def test_what_has_diverged_is_not_published(wrong: float):
-    """Whatever the examples say of it."""
+    """This holds whatever the examples answer about it."""
     easy = replace(CHOICE, accuracy=0.01, epsilon=20.0, smoothness=0.4, gradient_bound=0.6)
     lost = VALLEY.clone()
     lost[1] = wrong
@@ -262,8 +264,8 @@ def test_a_loss_of_known_operations_sees_no_example_and_another_one_is_assumed_t
     assert not any(isinstance(a, Tensor) and not isinstance(a, fx.Proxy) and float(a.sum()) in of_data for a in seen)
     torch.testing.assert_close(found, opened.mean(HILL[None], 1.0, 1.0))
     assert closed.apart == () and opened.apart == (SHOWN_ALONE,)
-    desk = GradientAndHessian.of(opened, CHOICE).desk
-    assert SHOWN_ALONE in desk.apart
+    releases = GradientAndHessian.of(opened, CHOICE).releases
+    assert SHOWN_ALONE in releases.apart
 
 
 def test_the_trusted_server_pays_for_the_answer_alone():
@@ -273,14 +275,14 @@ def test_the_trusted_server_pays_for_the_answer_alone():
     assert found.index.tolist() == [2] and float(found.price.rho()) == pytest.approx(20.0**2 / 2)
     search = trusted_search(easy)
     assert search.num_examples == 3 * 1000 and search.gradient_sensitivity == pytest.approx(2 * 0.6 / 3000)
-    # The slack of Algorithm 4 grows with the dimension, that of AboveThreshold does not.
+    # The slack of Algorithm 4 grows with the dimension, but that of AboveThreshold does not.
     wide = replace(easy, dim=400)
     assert trusted_search(wide).gradient_slack == search.gradient_slack
     assert wide.gradient_slack > 1.1 * easy.gradient_slack and wide.eigenvalue_slack > 5 * easy.eigenvalue_slack
 
 
 def test_an_example_of_the_smallest_client_moves_the_means_of_the_trusted_server_as_far_as_is_said():
-    """By brute force: the worst of all clients' examples, replaced by its opposite."""
+    """Checked by brute force: the worst example of all clients is replaced by its opposite."""
     sizes = (8, 3, 5)
     parts = [examples(client)[:size].sign() for client, size in enumerate(sizes)]
 
@@ -300,7 +302,7 @@ def test_an_example_of_the_smallest_client_moves_the_means_of_the_trusted_server
 
 @pytest.mark.parametrize("dim", [1, 2, 5])
 def test_an_example_outside_its_bounds_moves_the_means_of_the_trusted_server_no_further_than_is_said(dim: int):
-    """By far too long gradients, and Hessians without a diagonal, of either sign; how far is said in its docstring."""
+    """The gradients are far too long, the Hessians have no diagonal, of either sign; the docstring states the bound."""
     choice = replace(CHOICE, dim=dim, sizes=(1,))
     limits = math.sqrt(2), 2 * math.sqrt(dim)
     bent = torch.ones(dim, dim).double() - (torch.eye(dim).double() if dim > 1 else 0)
@@ -367,7 +369,7 @@ def test_what_is_of_another_kind_is_refused_before_anything_is_released(
 
 
 def test_data_that_are_no_tuples_of_tensors_are_refused():
-    """One tensor in place of a tuple of them would be read as tensors of one example a row."""
+    """A tensor in place of a tuple of tensors would be read as one tensor per example."""
     wrong: Any = (torch.ones(3, 2),)
     with pytest.raises(TypeError, match=r"Expected data\[0\]=tensor.* to be a tuple"):
         ExampleDerivatives(loss, wrong)

@@ -1,4 +1,4 @@
-"""Goldstein stationarity end to end: the algorithms reach it, what they claim is exact, and refusals are by name."""
+"""Goldstein stationarity end to end: the algorithms reach it, guarantees are exact, errors name the argument."""
 
 import math
 from dataclasses import replace
@@ -10,7 +10,7 @@ import torch
 from dpnotes.core import Status
 from dpnotes.oracles.smoothed import SmoothedSamples
 from dpnotes.papers.goldstein.algorithms import (
-    Parameters,
+    GoldsteinParameters,
     least_directions,
     multi_pass,
     online_to_nonconvex,
@@ -31,7 +31,7 @@ def sizes(**more: Any) -> dict[str, Any]:
 
 
 def distances(num_examples: int, seed: int = 0) -> CustomProblem:
-    """`|x - a|` around 0, whose median is there: 1-Lipschitz, with kinks."""
+    """Return the losses `|x - a|` around 0, which is their median: 1-Lipschitz, with kinks."""
     a = 0.3 * Streams.of("distances", [seed]).normal("a", 0, num_examples * DIM).view(num_examples, DIM)
     return CustomProblem(lambda x, a: (x - a).norm(), DIM, a)
 
@@ -46,7 +46,7 @@ CHOICES: dict[str, tuple[Any, int, dict[str, Any]]] = {
 }
 
 
-def choice(name: str, epsilon: float = EPSILON, **more: Any) -> Parameters:
+def choice(name: str, epsilon: float = EPSILON, **more: Any) -> GoldsteinParameters:
     make, n, own = CHOICES[name]
     return make(n, DIM, epsilon, DELTA, **sizes(**own | more))
 
@@ -86,7 +86,7 @@ def test_noise_of_many_passes_is_shared_out_so_that_the_error_is_least():
     assert chosen.period > 4 and chosen.difference_multiplier
 
     def error(share: float) -> float:
-        """With so many times the cost for resets, and what is left for increments."""
+        """Return the error if resets get this share of the cost and increments the rest."""
         resets = math.ceil(chosen.num_steps / chosen.period)
         first = share * resets / chosen.noise_multiplier**2 / 2
         later = (chosen.num_steps - resets) / (2 * (chosen.budget - first))
@@ -139,7 +139,7 @@ def test_bounds_that_hold_with_high_probability_alone_are_assumed_and_cost_a_par
 
 
 def test_the_probability_that_is_promised_of_directions_holds():
-    """Of a linear loss at a failure of 5%, in 2,000 estimates; control: a hundredth of the directions."""
+    """A linear loss at a failure probability of 5%, in 2,000 estimates; the control has 1% of the directions."""
     chosen = replace(single_pass(1000, DIM, EPSILON, DELTA, **sizes(largest_move=0.1)), slack=0.5)
     slope = torch.nn.functional.normalize(torch.ones(1, DIM).double())
     problem = CustomProblem(lambda x, a: x @ a, DIM, slope)

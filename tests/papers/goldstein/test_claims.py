@@ -1,6 +1,6 @@
 """The claims on private Goldstein stationarity: evidence, headline theorems by balance, numbers from elsewhere.
 
-What holds for the claims of every paper is tested in ../test_claims.py.
+Tests of the claims of all papers are in ../test_claims.py.
 """
 
 import math
@@ -156,7 +156,7 @@ def test_severe_errata():
 
 
 def test_an_estimate_of_directions_is_bounded_whatever_their_number():
-    """Lemma 4.3: a two-point estimate is at most L d long, and for few directions already about as long as L."""
+    """Lemma 4.3: a two-point estimate is at most L d long; for few directions it already is about as long as L."""
     generator, d, alpha = np.random.default_rng(0), 100, 0.1
     for directions in (1, 1700):
         y = generator.standard_normal((directions, d))
@@ -188,7 +188,7 @@ def test_the_sample_size_of_one_pass_comes_out_with_its_parameters():
 def test_the_prior_work_needs_a_factor_root_d_more():
     statement = claim("goldstein.eq1").statement
     assert isinstance(statement, Rate) and same(statement.balance().rate, statement.value)
-    # Control: the gain comes from the sensitivities, the prior ones with Theorem 3.1's sampling keep the private term.
+    # Control: the gain comes from the sensitivities; the prior ones with Theorem 3.1's sampling keep the private term.
     mixed = {**SINGLE_PASS, **{name: term for name, term in PRIOR.items() if name.startswith("noise")}}
     private = balance({"n": s.n}, (s.n, s.D, s.T, s.period, s.B1, s.B2), mixed).rate
     assert private.has(s.d ** sympy.Rational(3, 2)) and not same(private, statement.value)
@@ -231,12 +231,12 @@ def test_four_terms_of_the_move_are_two():
         fewer = {**printed.parameters, s.D: sympy.Min(*(a for a in move.args if a != left_out))}
         if replace(printed, parameters=fewer).verdict().kind != Kind.UP_TO_CONSTANTS:
             needed.append(left_out)
-    # Second and fourth as printed: those with powers 1/2, and 1/3 with d inside.
+    # The second and the fourth as printed: those with powers 1/2, and 1/3 with d inside.
     assert len(needed) == 2 and all(term.has(s.d) and not term.has(s.Phi ** sympy.Rational(3, 5)) for term in needed)
 
 
 def test_directions_control():
-    """m = d is enough with common directions, and not with independent ones."""
+    """With common directions m = d suffices, with independent ones it does not."""
     common = claim("goldstein.own.directions").statement
     assert isinstance(common, Choice) and common.verdict().kind == Kind.UP_TO_CONSTANTS
     independent = {**common.terms, "independent": s.L * sympy.sqrt(s.d / s.m) * sympy.sqrt(s.period / s.B2)}
@@ -247,7 +247,7 @@ def test_directions_control():
 
 # ---------------------------------------------------------------- the bound, minimised by a numeric linear program
 def log_minimum(target, constraints, tuned, point):
-    """The least log(target) where all constraints are at most 1, by a linear program in the logarithms."""
+    """Return the least log(target) with all constraints at most 1, by a linear program in the logarithms."""
     names = list(tuned)
     rows, bounds = [], []
     for term in constraints.values():
@@ -285,7 +285,7 @@ def test_sample_sizes_against_a_numeric_program(seed):
 # ---------------------------------------------------------------- counterexamples by simulation
 def test_a_block_that_starts_anywhere_has_regret_five_halves():
     def worst(D, M, G, start):
-        """Slopes +1 until the bottom, then short stretches of -1 and +1, which gain eta/2 a step."""
+        """Return the decrease for slopes of +1 until the bottom, then short runs of -1 and +1, gaining eta/2 a step."""
         eta, delta, losses = D / (G * math.sqrt(M)), start, []
         slopes = [1.0] * 40 + [slope for _ in range(45) for slope in (-1.0,) * 4 + (1.0,) * 4]
         for slope in slopes[:M]:
@@ -307,7 +307,7 @@ def test_directions_in_the_ball_give_a_small_mean():
 
 
 def test_first_order_directions_in_three_dimensions():
-    """||x|| at half a radius: sphere 1/3, ball 0.475, two-point estimate 0.475."""
+    """For ||x|| at half a radius: sphere 1/3, ball 0.475, two-point estimate 0.475."""
 
     def along(r, c):  # derivative of ||x|| along x, at x + y with |y| = r and cosine c; |x| = 1/2, alpha = 1
         return (0.5 + r * c) / math.sqrt(0.25 + r * r + r * c)
@@ -334,13 +334,13 @@ def test_an_estimate_has_norm_root_d(d):
 
 
 def gaussian_delta(epsilon, ratio):
-    """The least delta of a Gaussian whose means are `ratio` standard deviations apart."""
+    """Return the least delta of a Gaussian mechanism whose means are `ratio` standard deviations apart."""
     first, second = stats.norm.cdf(ratio / 2 - epsilon / ratio), stats.norm.logcdf(-ratio / 2 - epsilon / ratio)
     return first - math.exp(epsilon + second)
 
 
 def test_node_by_its_own_lines():
-    """Algorithm 1 line by line: what NODE(t) holds, as printed, and with the loop begun one level higher."""
+    """Algorithm 1 line by line: NODE(t) as printed, and with the loop starting one level higher."""
 
     def node(t, steps, first):
         blocks, k, top = [], 0, math.ceil(math.log2(steps))
@@ -369,7 +369,7 @@ def test_the_printed_noise_of_the_tree_fails_for_large_epsilon_and_one_step():
     assert gaussian_delta(epsilon, math.sqrt(fixed["levels"]) / fixed["sigma"]) <= delta
     with pytest.raises(ValueError, match="Expected Sigma=1 >= 2: the printed noise for one step is 0"):
         calculate("prop2.5.sigma", Sigma=1, S=1.0, epsilon=1.0, delta=1e-6, constants="paper")
-    # The lower bound of the claim: 1/2 - e^epsilon Q(sqrt(2 epsilon)) is above 1/4 from epsilon = 1 on, and grows.
+    # The claim's lower bound 1/2 - e^epsilon Q(sqrt(2 epsilon)) exceeds 1/4 for epsilon >= 1, and increases.
     values = [gaussian_delta(e, math.sqrt(2 * e)) for e in np.geomspace(1, 500, 50)]
     assert values[0] > 0.25 and all(np.diff(values) > 0)
 
@@ -383,7 +383,7 @@ def test_the_corrected_noise_of_the_tree_is_private_and_counts_the_levels(steps)
 
 
 def test_stationary_points_of_samples_that_are_none_of_the_population():
-    """Proposition 5.1's counterexample: n = 20 signs a cell, enough cells that one has a mean of at most 0."""
+    """Proposition 5.1's counterexample: n = 20 signs per cell, and so many cells that one has a mean of at most 0."""
     num_samples = 20
     p = stats.binom.sf(math.ceil(num_samples / 2) - 1, num_samples, 0.25)
     assert p == pytest.approx(0.01386, abs=1e-4)
@@ -410,18 +410,18 @@ def test_sharp_constants_of_smoothing():
 
 
 GRID = np.linspace(-6, 6, 2401)
-CORE = np.abs(GRID) <= 2  # away from the ends, where what is beyond them does not matter
+CORE = np.abs(GRID) <= 2  # away from the ends, so that values beyond them do not matter
 
 
 def lasry_lions(h: np.ndarray, lam: float) -> tuple[np.ndarray, np.ndarray]:
-    """Of eq. (19), corrected, on the grid: the inner envelope, and the smoothed function on its core."""
+    """Return eq. (19), corrected, on the grid: the inner envelope, and the smoothed function on the core."""
     square = (GRID[:, None] - GRID[None, :]) ** 2
     inner = np.min(h[None, :] + square / (4 * lam), axis=1)
     return inner, np.max(inner[None, :] - square[CORE] / (2 * lam), axis=1)
 
 
 def test_lasry_lions_smoothing_of_a_peak():
-    """h = -L|x|: the error at 0 is L^2 lambda, the curvature near 0 is 1/lambda."""
+    """For h = -L|x| the error at 0 is L^2 lambda, and the curvature near 0 is 1/lambda."""
     L, lam = 2.0, 0.5
     _, smooth = lasry_lions(-L * np.abs(GRID), lam)
     center = len(smooth) // 2
@@ -432,7 +432,7 @@ def test_lasry_lions_smoothing_of_a_peak():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_what_lasry_lions_smoothing_keeps(seed: int):
-    """Fact B.2 (i) and (iii), and the distance in the proof of Lemma B.3, of a random piecewise linear function."""
+    """Fact B.2 (i) and (iii), and the distance in the proof of Lemma B.3, for a random piecewise linear function."""
     lam, L = 0.1, 3.0
     slopes = np.random.default_rng(seed).choice([-L, -1, 1, L], size=24)
     h = np.interp(GRID, np.linspace(-6, 6, 25), np.concatenate([[0], np.cumsum(0.5 * slopes)]))
@@ -442,7 +442,7 @@ def test_what_lasry_lions_smoothing_keeps(seed: int):
     assert smooth.min() == pytest.approx(h.min(), abs=1e-12) and smooth.argmin() == h[CORE].argmin()
     steps = np.abs(np.diff(smooth)) / np.diff(GRID[CORE])
     assert steps.max() <= np.abs(np.diff(h) / np.diff(GRID)).max() * (1 + 1e-9)
-    # The proof's z* is as far from x as lambda times the slope there, and not as lambda times a bound on it.
+    # The proof's z* is at distance lambda times the slope there from x, not lambda times a bound on the slope.
     z = GRID[np.argmax(inner[None, :] - (GRID[CORE][:, None] - GRID[None, :]) ** 2 / (2 * lam), axis=1)]
     slope = np.gradient(smooth, GRID[CORE])
     assert np.abs(np.abs(z - GRID[CORE]) - lam * np.abs(slope))[5:-5].max() < 0.01
@@ -460,7 +460,7 @@ def test_a_mean_of_smoothed_components_has_other_minimisers():
 
 
 def test_goldstein_s_descent_and_that_of_components():
-    """By Property (ii) a step of alpha along -g lowers F by alpha |g|, for g of Definition B.1 too; not by twice it."""
+    """A step of alpha along -g lowers F by alpha |g| (Property (ii)), for g of Definition B.1 too, not by twice it."""
     draw, radius, most = np.random.default_rng(0), 0.3, 0.0
     for _ in range(50):
         inputs, targets, x = draw.normal(size=(6, 3)), np.abs(draw.normal(size=6)), draw.normal(size=3)
@@ -598,7 +598,7 @@ def test_parameters_of_one_pass_keep_every_term_below_beta():
 
 
 def proved_bound(problem, found, variance):
-    """What Proposition 2.6 gives, as corrected, for an oracle of this variance whose means are clipped."""
+    """Return the bound of Proposition 2.6, as corrected, for an oracle of this variance whose means are clipped."""
     d, radius = problem["d"], problem["alpha"] / 2
     likely = found["m"] / (2 * d)
     error = math.sqrt(variance) + 6 * d * problem["L"] * math.exp(-likely)
@@ -613,7 +613,7 @@ def test_proved_parameters_reach_beta_with_every_constant():
         problem = {**PROBLEM, **changes}
         d, lipschitz, move = problem["d"], problem["L"], math.sqrt(problem["d"]) * 2 * problem["L"] / problem["alpha"]
         one = calculate("thm3.1.parameters", **problem)
-        step = 2 * one["D"] * move  # of a smoothed gradient, between two points
+        step = 2 * one["D"] * move  # a smoothed gradient's step between two points
         sampling = lipschitz**2 / one["B1"] + one["Sigma"] * step**2 / one["B2"]
         noise = d * one["sigma"] ** 2 * math.floor(math.log2(one["Sigma"]) + 1)
         assert 0.3 * problem["beta"] < proved_bound(problem, one, 2 * sampling + noise) <= problem["beta"]
@@ -650,7 +650,7 @@ def test_parameters_of_many_passes():
 
 
 def test_what_orders_of_magnitude_are_worth_as_privacy():
-    """Asked for delta = 1e-6: neither the order of the noise nor the printed noise comes near."""
+    """With target delta = 1e-6, neither the order of the noise nor the printed noise comes near it."""
     problem = {**PROBLEM, "beta": 0.05}
     for name, expected in (("thm3.1.parameters", 0.9734), ("thm4.1.parameters", 0.9011)):
         assert calculate(name, **problem, constants="one")["delta_reached"] == pytest.approx(expected, abs=1e-4)
@@ -678,7 +678,7 @@ def test_conversion():
     ],
 )
 def test_explicit_constants(d, alpha, beta, single):
-    """Against a search over rounded parameters at radius alpha in all, which needs a little more."""
+    """Compared with a search over rounded parameters at total radius alpha, which needs slightly more examples."""
     numbers = {**PROBLEM, "d": d, "alpha": alpha / 2, "beta": beta}
     found = calculate("own.explicit", **numbers)
     assert 0.75 * single <= found["n_single_pass"] <= single
@@ -711,7 +711,7 @@ def test_crossovers_are_where_the_sizes_meet():
     assert free == pytest.approx(2 * sizes(epsilon=1e9)["single_pass"], rel=1e-6)
     even = sizes(d=round(at["d_lasry_lions"]))
     assert even["lasry_lions"] == pytest.approx(even["plain_multi_pass_empirical"])
-    better = sizes(beta=0.05, epsilon=0.5)  # epsilon < 1 and beta < L/sqrt(d): only there Theorem 3.1 wins
+    better = sizes(beta=0.05, epsilon=0.5)  # epsilon < 1 and beta < L/sqrt(d): only there is Theorem 3.1 better
     assert better["single_pass"] < better["plain_single_pass"]
     for changes in ({"epsilon": 2.0}, {"beta": 0.2}):
         plain = sizes(**changes)

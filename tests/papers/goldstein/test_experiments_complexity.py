@@ -1,4 +1,4 @@
-"""The norm against n, d and epsilon: the valleys in closed form, windows of runs, the rule on made-up outcomes."""
+"""The norm against n, d and epsilon: the valleys in closed form, windows of runs, the rule on simulated outcomes."""
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ def points(dim: int, count: int) -> torch.Tensor:
 
 
 def test_the_population_gradient_is_that_of_many_examples():
-    # Of 40,000 examples a gradient is off by 1/200 in the mean; three times that is not reached in 8 of 10^4 tests.
+    # With 40,000 examples the mean gradient is off by 1/200; three times that is exceeded in under 8 of 10^4 tests.
     dim = 6
     x, problem = points(dim, 5), valleys.valleys(40_000, dim, "other")
     found = valleys.population_gradient(dim, 40_000, "test")(x)
@@ -41,7 +41,7 @@ def test_the_start_is_not_stationary():
 
 @pytest.mark.slow
 def test_more_samples_and_rounds_shorten_a_certificate_by_two_thousandths_in_the_mean(monkeypatch: pytest.MonkeyPatch):
-    # Of 48 other points, one certificate was 2% longer with few rounds, one 0.4% and all others less than 0.1%.
+    # Of 48 other points, one certificate was 2% longer with few rounds, one 0.4%, and all others less than 0.1%.
     for dim in (10, 50):
         gradient, x, streams = valleys.population_gradient(dim, 2000, "test"), points(dim, 6), Streams.of(1, range(6))
         many = certify_goldstein(gradient, x, streams, radius=0.5).norm
@@ -71,7 +71,7 @@ def test_windows_are_spread_over_a_run():
 
 # ---------------------------------------------------------------- the rule
 def outcomes(spec: Spec, norm, noise: float = 0.01) -> pd.DataFrame:
-    """`norm(passes, method, dim, num_examples, share)` with a little noise."""
+    """Return simulated values of `norm(passes, method, dim, num_examples, share)` with a little noise."""
     draws = np.random.default_rng(0)
     rows = [
         {

@@ -1,4 +1,4 @@
-"""A ReLU network on MNIST: the rule on made-up outcomes, and one small run."""
+"""A ReLU network on MNIST: the rule on simulated outcomes, and one small run."""
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ def test_the_rule_is_about_our_bounds_and_each_method_has_all_repeats(profile):
 
 
 def outcomes(loss: float, norm: float) -> pd.DataFrame:
-    """Variance-reduced less plain, with a little noise."""
+    """Return simulated differences of variance-reduced minus plain, with a little noise."""
     draws = np.random.default_rng(0)
     rows = [
         {"method": method, "repeat": repeat, "window": window, "finished": True, "test_loss": 0.5,

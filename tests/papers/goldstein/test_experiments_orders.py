@@ -1,4 +1,4 @@
-"""Losses against gradients: directions that are needed, the rule on made-up outcomes, a cell of each part."""
+"""Losses against gradients: the number of directions needed, the rule on simulated outcomes, a cell of each part."""
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ def test_directions_that_are_needed():
 
 
 def outcomes(spec: Spec, exponent: float, independent: float, noise: float = 0.002) -> pd.DataFrame:
-    """An excess of `(d / 12)^exponent 12 / (5 m)`, so that the ratio has this exponent."""
+    """Return outcomes with an excess of `(d / 12)^exponent 12 / (5 m)`, so that the ratio has this exponent."""
     draws, rows = np.random.default_rng(0), []
     for cell in orders.cells(spec):
         m, dim = cell["directions"], cell["dim"]
@@ -56,7 +56,7 @@ def test_the_rule(exponent, independent, verdict):
 
 def test_the_rule_outside_the_grid_or_with_a_lost_run():
     spec = orders.QUICK
-    assert orders.decide(outcomes(spec, 2.0, 0.35), spec).verdict == "reproduced"  # as one d alone is beyond it
+    assert orders.decide(outcomes(spec, 2.0, 0.35), spec).verdict == "reproduced"  # because a single d lies beyond it
     frame = outcomes(spec, 1.0, 0.35)
     frame.loc[(frame["directions"] > 0) & (frame["part"] == "orders"), "norm"] = 0.9
     assert "beyond the grid" in orders.decide(frame, spec).reason
@@ -73,8 +73,8 @@ def test_a_cell_of_each_part_runs():
     frame = frame_of(orders, spec)
     assert frame["finished"].all()
     table = orders.summary(frame).set_index(["part", "directions"])
-    table = table[table["dim"].isin((4, 6))]  # of the increments, and the larger of two
+    table = table[table["dim"].isin((4, 6))]  # the dimension of the increments, and the larger of `dims`
     calls, used = table["calls"], 10 * table["batch"]
-    assert calls["orders", 0] == used["orders", 0]  # a gradient an example
-    assert calls["orders", 6] == 12 * used["orders", 6]  # two losses a direction
+    assert calls["orders", 0] == used["orders", 0]  # one gradient per example
+    assert calls["orders", 6] == 12 * used["orders", 6]  # two losses per direction
     assert orders.decide(frame, spec).reason

@@ -1,4 +1,4 @@
-"""Experiments without a figure in the paper: lengths of estimates, generalisation, the tree; rules and tiny cells."""
+"""Experiments without a figure in the paper: norms of estimates, generalisation, the tree; rules and tiny cells."""
 
 import math
 from functools import partial
@@ -32,7 +32,7 @@ def test_exponents_and_their_standard_errors():
     found = [exponents(means + errors * draws.normal(size=12), errors, knob=knob, other=other) for _ in range(2000)]
     for name, exponent in (("knob", -0.5), ("other", 0.25)):
         off = np.array([each[name].off(exponent) for each in found])
-        # Of 2000 normal numbers: the mean within 5 and the variance within 5 standard errors.
+        # For 2000 normal numbers: the mean within 5 standard errors, and the variance within 5 standard errors.
         assert abs(off.mean()) < 5 / math.sqrt(2000) and abs(off.var() - 1) < 5 * math.sqrt(2 / 2000)
         assert abs((0.9 * off).var() - 1) > 5 * math.sqrt(2 / 2000)  # control
     assert Estimated(1.0, 0.0).off(1.0) == 0 and Estimated(1.0, 0.0).off(2.0) == -math.inf
@@ -115,7 +115,7 @@ def test_a_tiny_suite_of_lengths_runs():
     assert len(frame) == 40 * (2 * 3 * 2 + 2 * 2 * 2 * 2)
     table = sensitivity.summary(frame)
     assert sensitivity.decide(frame, spec).verdict in ("undecided", "reproduced")
-    # What is estimated is the smoothed gradient, and its change: errors are far below lengths where m is large.
+    # The target is the smoothed gradient and its change: with large m, errors are far below the norms.
     common = table[(table["move"] > 0) & (table["directions"] == "common")]
     assert (common["error"] < 0.6 * common["length"]).all() and (common["length"] < 2 * common["exact"]).all()
     independent = table[(table["move"] > 0) & (table["directions"] == "independent")]
@@ -174,12 +174,12 @@ def test_gaps_of_cells_by_hand():
 
 
 def test_cells_fall_as_often_as_the_binomial_law_says():
-    """The share of cells that spoil the empirical norm: 200,000 cells, 4 standard errors."""
+    """The share of cells in which the empirical norm is 0: 200,000 cells, 4 standard errors."""
     slopes = generalisation.average_slopes(Streams.of("cells", range(10)), 10, 20_000)
     assert set((slopes * 5).round().unique().tolist()) <= set(range(-5, 6))
     found, law = float((slopes <= 0).double().mean()), 0.07812690734863281  # Pr[Bin(10, 1/4) >= 5]
     error = math.sqrt(law * (1 - law) / 200_000)
-    assert abs(found - law) < 4 * error < abs(found - 0.0197)  # control: of 6 and more
+    assert abs(found - law) < 4 * error < abs(found - 0.0197)  # control: the probability of 6 or more
 
 
 def test_smoothed_gradients_of_phase_retrieval_are_means_over_the_ball():

@@ -1,4 +1,4 @@
-"""Algorithms 1 and 2 of Avdiukhin et al. (2024) by their lines, their noise, and what may be claimed and why."""
+"""Algorithms 1 and 2 of Avdiukhin et al. (2024): lines, noise, guarantees and the arguments for them."""
 
 import math
 from dataclasses import replace
@@ -114,7 +114,7 @@ def test_the_noise_of_theorem_3_1_is_its_formula_and_knows_its_window():
 
 
 def test_with_c_2_of_1_the_paper_s_noise_is_not_what_it_is_called():
-    # At the sizes of its experiments, as far as they are known; the multiplier by PLD under zero-out-one.
+    # At the sizes of the paper's experiments, as far as they are known; the multiplier by PLD under zero-out-one.
     batch = Sampling.poisson(512 / 50_000)
     true = {}
     for nominal in (8.0, 2.0, 1.0):
@@ -187,7 +187,7 @@ def test_what_the_premises_of_theorem_3_3_give():
             nominal = reading[name].nominal
             assert nominal is not None and nominal.delta == pytest.approx(0.02)
             assert reading[name].accounted.delta == pytest.approx(0.02)
-    # With noise to spare the accounted epsilon is small, and then e^epsilon costs little.
+    # With plenty of noise the accounted epsilon is small, and then e^epsilon costs little.
     assert found[2]["premises"].accounted.delta < 0.05 and not found[2]["premises"].vacuous
     (rare,) = argued(choices[:1], Premises(failure=1e-6))
     assert rare["transcript"].accounted.delta == pytest.approx(1e-3 + 1e-6)
@@ -207,7 +207,7 @@ def test_an_exceeded_bound_ends_every_argument_that_rests_on_it():
         assert reading.accounted.holds == (name == "assumption B")
         assert inside[name].accounted.holds == (name != "theorem 3.3")
     assert "exceeded by" in str(outside["transcript"].accounted)
-    # Unchecked, the arguments rest on the event's probability and on no certainty.
+    # Without checks, the arguments rest on the event's probability alone.
     blind = argued(noise, norm_bound=50.0, check=0)[0]["transcript"].accounted
     assert blind.holds and "every gradient norm" not in str(blind) and "but for a probability of 0.001" in str(blind)
 
@@ -218,7 +218,7 @@ def test_the_premises_of_theorem_3_3_are_part_of_the_result():
         return argued(noise, known, norm_bound=1e3, step_size=step_size)[0]["theorem 3.3"]
 
     known = Premises(sigma=1.0, smoothness=2.0)  # 1 / L = 0.5, 1 / (sigma sqrt(6)) = 0.408
-    step = [COUNTED_ONCE.statement]  # of the proof, which fails whatever the run is
+    step = [COUNTED_ONCE.statement]  # the step of the proof that fails in every run
     assert broken(printed(0.4, known)) == step
     assert broken(printed(0.45, known)) == [*step, "eta = 0.45 <= min(1/L, 1/(sigma sqrt(T))) = 0.4082"]
     assert broken(printed(0.45, Premises(sigma=1.0))) == step
@@ -245,10 +245,10 @@ def test_assumption_b_has_a_sensitivity_of_its_own():
     whole = argued(noise, known, sampling=WHOLE)[0]["assumption B"]
     event = Event(std / (2 * s / (N - 1)), REPLACE, count=6)
     assert whole.accounted.epsilon == pytest.approx(account([event], 1e-3).epsilon, rel=1e-12)
-    # Not where the norms themselves count, and not without a sigma.
+    # The argument needs a sigma, and does not apply where the norms themselves matter.
     assert "assumption B" not in argued(noise)[0]
     assert "assumption B" not in argued(noise, known, sampling=POISSON, relation=ZERO)[0]
-    # A sum that is divided by another number moves by another number.
+    # A sum with another divisor has another sensitivity.
     other = argued(noise, known, sampling=FIXED, divisor=16.0)[0]["assumption B"]
     assert other.accounted.epsilon < claim.accounted.epsilon
 
@@ -288,7 +288,7 @@ def test_no_argument_holds_where_examples_mix():
         x = torch.zeros(1, inner.dim, dtype=torch.float32 if inner is problem else torch.float64)
         runs = noisy_sgd(inner, noise, x, streams, **how, step_size=0.01, check=0)
         found = readings(runs, noise, Premises(sigma=1.0))[0]
-        del found["theorem 3.3"]  # which never does
+        del found["theorem 3.3"]  # this argument never holds
         assert {reading.accounted.holds for reading in found.values()} == {holds}
 
 
@@ -318,7 +318,7 @@ def test_where_lemma_3_2_fails_the_run_says_so_and_assumption_b_still_holds():
         )
         (reading,) = readings(runs, [choice], Premises(sigma=sigma, smoothness=1.0))
         broke[d] = not reading["transcript"].accounted.holds
-        # The theorem's own conditions hold: it is the lemma that does not.
+        # The theorem's own conditions hold: the lemma does not.
         assert all("eta" not in statement and "c_1" not in statement for statement in broken(reading["theorem 3.3"]))
         assert reading["assumption B"].accounted.holds and reading["assumption B"].accounted.epsilon < 1
     assert broke == {10: False, 400: True}
@@ -381,7 +381,7 @@ def test_what_fresh_data_may_claim_is_what_they_are_declared_to_be():
 @pytest.mark.slow
 @pytest.mark.parametrize("augment", [False, True])
 def test_assumption_b_speaks_of_examples_as_they_are(augment: bool):
-    """Every picture as it is has gradient 0, and the network knows nothing of where a crop moves it."""
+    """Every unchanged picture has gradient 0, and the network never sees the places to which a crop moves it."""
     pictures, layer = torch.zeros(20, 1, 8, 8), nn.Linear(64, 2, bias=False)
     with torch.no_grad():
         pictures[0, 0, 4, 1] = 1.0
@@ -407,9 +407,9 @@ def test_a_run_with_less_noise_than_an_accountant_knows_claims_nothing():
     assert math.isinf(little.epsilon) and "less noise than an accountant knows" in str(little)
     first, second = readings(runs, noise, Premises(sigma=1e-7))
     assert all(reading.vacuous for reading in first.values())
-    assert math.isfinite(enough.epsilon)  # control: as finite as so little noise can be
+    assert math.isfinite(enough.epsilon)  # control: finite, like any claim with so little noise
     assert not second["assumption B"].vacuous
-    far = readings(runs, noise, Premises(sigma=1e9))[1]["assumption B"]  # whose sensitivity is what is too large
+    far = readings(runs, noise, Premises(sigma=1e9))[1]["assumption B"]  # its sensitivity is too large
     assert far.vacuous and math.isinf(far.accounted.epsilon)
 
 

@@ -1,4 +1,4 @@
-"""The claims of Avdiukhin et al.: expected verdicts stand here and in expected_verdicts.csv, nowhere else."""
+"""The claims of Avdiukhin et al.; the expected verdicts stand here and in expected_verdicts.csv, nowhere else."""
 
 import math
 import re
@@ -40,7 +40,7 @@ def corrected(name) -> Any:
 
 
 def test_an_argument_that_fails_where_another_holds_is_an_erratum_of_a_proof():
-    # What these refute is an argument: for batches of a fixed size there is another one (own.sensitivity).
+    # These claims refute an argument: for batches of fixed size there is another one (own.sensitivity).
     for name in ("thm3.3.privacy", "lemma3.2.noise"):
         erratum = claim(f"noisy_sgd.{name}").erratum
         assert erratum is not None and erratum.severity == Severity.PROOF and "own.sensitivity" in erratum.wording
@@ -113,7 +113,7 @@ def test_theorem_3_5_by_balance():
     assert len(rates) == 2
     for vertex in found.vertices:
         assert {"alpha", "descent"} < set(vertex.meet) and any(m.startswith("privacy") for m in vertex.meet)
-        assert not any(m.startswith("minibatch") for m in vertex.meet)  # Delta cancels: nothing fixes it
+        assert not any(m.startswith("minibatch") for m in vertex.meet)  # Delta cancels, so that nothing determines it
 
 
 @pytest.mark.parametrize("exponent", [sympy.Rational(1, 3), sympy.Rational(7, 12), sympy.Integer(1)])
@@ -140,7 +140,7 @@ def test_the_parameters_of_theorem_3_5_are_tight():
     assert "privacy" in replace(good, parameters=longer).verdict().evidence
     shorter = {**good.parameters, s.T: good.parameters[s.T] / s.d ** sympy.Rational(1, 12)}
     assert "descent" in replace(good, parameters=shorter).verdict().evidence
-    # At the accuracy as printed, f_max^1 and no sigma, privacy is lost.
+    # At the printed accuracy, with f_max^1 and no sigma, privacy fails.
     printed = {k: m for k, m in good.regime.items() if k != "accuracy"}
     printed["accuracy"] = s.f_max * (s.d * s.ell) ** sympy.Rational(1, 4) / sympy.sqrt(s.n * s.epsilon) / s.alpha
     kept = replace(good, regime=printed, normalised=(s.L, s.rho))
@@ -150,7 +150,7 @@ def test_the_parameters_of_theorem_3_5_are_tight():
 def test_appendix_c_is_fixed_by_the_batch_and_not_by_the_noise():
     found = statement("own.batch").balance()
     assert [v.rate for v in found.vertices] == [s.L * s.d * s.f_max * s.sigma**2 / (s.alpha**4 * s.delta)]
-    # The control: with Assumption B, where Delta^2 >= sigma^2/B is enough, no batch is too small.
+    # The control: with Assumption B, where Delta^2 >= sigma^2/B suffices, no batch is too small.
     with_b = replace(
         statement("own.batch"),
         constraints={
@@ -185,12 +185,12 @@ def test_transcripts_keep_two_delta_and_the_weaker_coupling_does_not():
         out, out_prime = generator.uniform(0, 0.2, size=2)
         clipped = np.append(inside * (1 - out), [out, 0])
         clipped_prime = np.append(inside_prime * (1 - out_prime), [out_prime, 0])
-        swap = [0, 1, 2, 3, 4, 6, 5]  # outside of S the unclipped transcripts may be anything
+        swap = [0, 1, 2, 3, 4, 6, 5]  # outside of S the unclipped transcripts are arbitrary
         private = hockey_stick(clipped, clipped_prime, factor)
         free = hockey_stick(clipped[swap], clipped_prime, factor)
         assert free <= private + out + 1e-12
         worst = max(worst, free - private)
-    assert worst > 0.1  # the control: the probability of S^c cannot be left out
+    assert worst > 0.1  # the control: the probability of S^c cannot be omitted
 
 
 def test_the_opposite_of_monotone_is_refuted():
@@ -206,7 +206,7 @@ def test_weaker_transcript_bounds_are_refuted():
 
 
 def test_clipping_is_never_active_yet_privacy_is_lost_when_noise_is_forgotten():
-    """lemma3.2.noise, simulated: gradients of the quadratic at eta = 1/L against C, and at the small step size."""
+    """lemma3.2.noise, simulated: gradients of the quadratic against C, at eta = 1/L and at the small step size."""
     generator = np.random.default_rng(1)
     n, steps, d, smoothness = 1000, 300, 400, 1.0
     noise = math.sqrt(1000 * math.log(1e5)) / n  # Delta/C at T = 1000, epsilon = c_2 = 1
@@ -224,7 +224,7 @@ def value_at(expression, **numbers):
 
 
 def test_the_law_of_large_gradients_is_chi_squared():
-    """lemma3.2.probability: the sum of its claim against scipy's law, and against gradients that are simulated."""
+    """lemma3.2.probability: the sum of the claim is compared with scipy's law and with simulated gradients."""
     own = statement("lemma3.2.probability")
     noise = math.sqrt(1000 * math.log(1e5)) / 1000  # Delta/C at n = T = 1000, epsilon = c_2 = 1, delta = 1e-5
     for steps in (2, 30):
@@ -237,11 +237,11 @@ def test_the_law_of_large_gradients_is_chi_squared():
     xi = noise * np.random.default_rng(2).standard_normal((20_000, 100))
     large = float((np.linalg.norm(xi, axis=1) > 1).mean())
     assert large == pytest.approx(stats.chi2(100).sf(noise**-2), abs=0.012)  # 4 standard errors
-    assert large > 0.5  # of 1000 iterations, none is that lucky: P(E) is below 1e-300
+    assert large > 0.5  # in 1000 iterations none avoids it: P(E) is below 1e-300
 
 
 def test_the_spread_of_coupled_iterates_is_that_of_lemma_b_9():
-    """Coupled sequences on a quadratic, the noise of one reflected: the corrected variance, not the printed one."""
+    """Coupled sequences on a quadratic, one with reflected noise: the corrected variance holds, not the printed."""
     eta, gamma, noise, steps, runs = 0.1, 0.5, 1.3, 40, 40_000
     generator = np.random.default_rng(3)
     x, y = np.zeros(runs), np.zeros(runs)
@@ -266,7 +266,7 @@ def test_the_spread_of_coupled_iterates_is_that_of_lemma_b_9():
 
 
 def test_gaussian_noise_is_not_norm_subgaussian_at_its_variance():
-    """lemmaB.4.noise: the integral of Definition 2.2 at the printed scale, and at the least one."""
+    """lemmaB.4.noise: the integral of Definition 2.2 at the printed scale and at the least valid one."""
     for d in (3, 10, 1000):
         squares = stats.chi2(d)
         least = 2 / (1 - math.exp(-2 / d))
@@ -285,12 +285,12 @@ def test_the_growth_of_noise_is_bounded_sharply():
 
 
 def adverse(n, sigma, fill=1e-9):
-    """Deviations of n samples (in the plane, summing to 0) that almost use up Assumption B by one of them."""
+    """Return deviations of n samples (in the plane, with sum 0), one of which almost exhausts Assumption B."""
     limit = math.log(1 + (math.e - 1) * n)
     low, high = 0.0, limit
     for _ in range(200):
         z = (low + high) / 2
-        rest = z / (n - 1) ** 2  # the others balance the one
+        rest = z / (n - 1) ** 2  # the others balance this one
         low, high = (z, high) if math.exp(z) + (n - 1) * math.exp(rest) < math.e * n - fill else (low, z)
     far = sigma * math.sqrt(low)
     return np.array([far] + [-far / (n - 1)] * (n - 1))
@@ -303,7 +303,7 @@ def test_sensitivity_is_nearly_attained(n):
     deviations = adverse(n, sigma)
     assert abs(deviations.sum()) < 1e-6 and np.exp((deviations / sigma) ** 2).mean() < math.e
     assert 0.9 * found["sample"] < deviations[0] < found["sample"]
-    # Two data sets whose one sample is far out to opposite sides; all others have gradient 0.
+    # Two data sets in which one sample is far out, to opposite sides; all others have gradient 0.
     gap = n / (n - 1) * deviations[0]
     mean, mean_prime = gap / n, -gap / n
     assert gap - mean == pytest.approx(deviations[0]) and -gap - mean_prime == pytest.approx(-deviations[0])
@@ -319,7 +319,7 @@ def test_sensitivity_bounds_that_are_too_small_are_refuted():
 
 
 def test_the_decrease_of_appendix_b_is_that_of_its_own_quadratic():
-    """f = x^T H x, not x^T H x/2: R^2 gamma is right, and half of it is not."""
+    """For f = x^T H x, not x^T H x/2, R^2 gamma is right, and half of it is not."""
     own = statement("defB.1.improvement")
     assert own.verdict().kind == Kind.EXACT
     assert own.restate(own.value / 2).verdict().kind == Kind.CONTRADICTED
@@ -380,7 +380,7 @@ def test_gradient_bounds():
     right = calculate("lemma3.2.bound", **numbers, c=1.0, c_eta=0.01)["C"]
     by_hand = math.sqrt(2 * 1.64) + 0.1 * math.sqrt(0.02 * math.log(1e5)) + math.sqrt(math.log(1 + (math.e - 1) * 5e4))
     assert right == pytest.approx(by_hand)
-    # Other units of length: gradients scale by 1/k, L by 1/k^2; only the printed bound does not follow.
+    # In other units of length, gradients scale by 1/k and L by 1/k^2; only the printed bound does not follow.
     k = 3.0
     scaled = {**numbers, "L": 1 / k**2, "sigma": 1 / k, "alpha": 0.1 / k}
     for name, ratio in (("corrected", 1.0), ("one", 1.0), ("paper", None)):
@@ -490,7 +490,7 @@ def test_selection_sizes():
     assert one["gradient"] == pytest.approx(1e-3) and one["eigenvalue"] == pytest.approx(0.1)
     assert one["n"] == one["eigenvalue"]
     assert calculate("sec3.4.n", **numbers, constants="paper")["n"] == pytest.approx(1e-3)
-    # At the size found, the noise of both is at most half of what it is compared with, and one is equal.
+    # At this size, the noise of both is at most half of the compared quantity, with equality for one of them.
     size = calculate("sec3.4.n", **numbers)["n"]
     bound = 2.0
     alpha = math.sqrt(bound * math.sqrt(1e6) / size)

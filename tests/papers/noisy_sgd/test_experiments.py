@@ -11,7 +11,7 @@ from specs import changed, frame_of
 from dpnotes.experiments import Context
 from dpnotes.oracles.fresh import PURPOSE
 from dpnotes.papers.noisy_sgd.experiments import appendix_c, escape, fraction, lemma_3_2, slopes
-from dpnotes.papers.noisy_sgd.experiments.wells import Instances, Parameters, Wells, levels, parameters
+from dpnotes.papers.noisy_sgd.experiments.wells import Instances, WellParameters, Wells, levels, parameters
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.problems.separable import Cosine, Linear, Separable
 from dpnotes.problems.virtual import VirtualData
@@ -33,7 +33,7 @@ def test_batches_of_instances_are_those_of_virtual_data_times_a_factor():
 
 def test_levels_are_those_of_the_iterates_whatever_runs_are_beside():
     wells, factors = Wells(3, f_max=1.0, sigma=0.3), torch.tensor([1.0, 0.7, 0.9]).double()
-    given = [Parameters(0.1, 0.7, steps, std, 10.0, 16) for steps, std in ((40, 0.05), (25, 0.0), (40, 0.1))]
+    given = [WellParameters(0.1, 0.7, steps, std, 10.0, 16) for steps, std in ((40, 0.05), (25, 0.0), (40, 0.1))]
     streams, rho = Streams.of("levels", range(3)), wells.hessian_lipschitz
     together = levels(wells, streams, given, factors)
     assert [len(path) for path in together] == [40, 25, 40]
@@ -47,7 +47,7 @@ def test_levels_are_those_of_the_iterates_whatever_runs_are_beside():
             batch = instances.fresh(16, streams.take(alone), PURPOSE, step * one[0].long())
             noise = choice.noise_std * streams.take(alone).normal(Gaussian().purpose, step, 3)
             x = x - 0.7 * (batch.gradient(x) + noise)
-        assert (together[run][1:] != together[run][0]).any() == (choice.noise_std > 0)  # control: only noise leaves
+        assert (together[run][1:] != together[run][0]).any() == (choice.noise_std > 0)  # control: noise is needed
     wild = [replace(choice, step_size=1e200) for choice in given[2:]]
     assert levels(wells, streams.take(torch.tensor([2])), wild, factors[2:])[0][-1] == torch.inf
 
@@ -71,7 +71,7 @@ def reached(
     spread: float = 0.02,
     stays: bool = True,
 ) -> pd.DataFrame:
-    """Reached alphas of some exponents; the theorem's alpha has its own, or the same."""
+    """Return simulated accuracies with these exponents; the theorem's alpha has its own exponents, or the same ones."""
     draws, rows, theorem = np.random.default_rng(0), [], theorem or exponents
     for point in slopes.points(slopes.PAPER):
         for repeat in range(20):
@@ -156,7 +156,7 @@ def test_the_standard_error_of_a_growth_is_the_spread_of_growths():
         found.append(escape.growth_of(first**2, last**2, 5))
     growths, errors = np.array(found).T
     assert errors.mean() == pytest.approx(growths.std(), rel=0.15)  # the spread of 300 is known to 4%
-    # Were the probes independent, it would be several times as large.
+    # If the probes were independent, the error would be several times as large.
     assert errors.mean() < 0.5 * np.sqrt(2 * 2 / 200) / 2 / 5
 
 
@@ -166,7 +166,7 @@ def test_the_earlier_rules_are_named_beside_what_they_say(escaped):
 
     assert escape.decide(moved(escaped, 0.02), escape.QUICK).reason.endswith("by the earlier rule: undecided")
     assert escape.decide(moved(escaped, 0.002), escape.QUICK).reason.endswith("by the earlier rule: reproduced")
-    # A theorem whose alpha bends with its logarithms: its slopes are met, its exponents are not.
+    # A theorem whose alpha is bent by logarithms: its slopes are matched, its exponents are not.
     bent = {knob: value * 1.02 for knob, value in slopes.EXPONENTS.items()}
     decision = slopes.decide(reached(bent, spread=0.002), slopes.PAPER)
     assert decision.verdict == "reproduced" and decision.reason.endswith("without logarithms: not reproduced")

@@ -1,4 +1,4 @@
-"""Accuracy against epsilon: the rule on made-up outcomes, the epsilons, and every task end to end on something tiny."""
+"""Accuracy against epsilon: the rule on simulated outcomes, the epsilons, and every task end to end on tiny data."""
 
 import math
 from dataclasses import replace
@@ -17,8 +17,8 @@ from dpnotes.problems import text
 from dpnotes.problems.architectures import load_pretrained, resnet18
 from dpnotes.problems.datasets.cola import Corpus, Sentences
 from dpnotes.problems.datasets.dataset import Dataset
-from dpnotes.problems.files import DataNotFound
 from dpnotes.problems.modules import ModuleProblem
+from dpnotes.problems.published import DataNotFound
 from dpnotes.random.streams import Streams
 from dpnotes.train.norms import NORMS, ExampleNorms
 
@@ -38,7 +38,7 @@ TINY = {
 
 
 def tiny(experiment: str, profile: str = "paper", width: int = 2, **changes) -> Spec:
-    """A spec of an image experiment, with few small images and a narrow network."""
+    """Return the spec of an image experiment with few small images and a narrow network."""
     spec = next(e for e in images.EXPERIMENTS if e.name == experiment).spec(profile)
     network = {**spec["network"], "width": width}
     return Spec("noisy_sgd", experiment, profile, {**spec.parameters, **TINY, "network": network, **changes})
@@ -60,7 +60,7 @@ def cell_of(spec: Spec, epsilon: float | None, task=toy_task, **context) -> dict
 
 # ---------------------------------------------------------------- the rule
 def outcome(accuracy, spec: Spec = images.CONVNET.specs["paper"], noise: float = 1e-3, repeats: int = 10):
-    """A frame of accuracies by epsilon, with a little noise."""
+    """Return a frame of accuracies by epsilon, with a little noise."""
     draws = np.random.default_rng(0)
     rows = [
         {
@@ -87,10 +87,10 @@ def rising(epsilon: float) -> float:
     ("accuracy", "verdict", "said"),
     [
         (rising, "reproduced", "epsilon 0.125 to 8"),
-        (lambda e: 0.9, "undecided", "epsilon 0.125 to 8"),  # nothing gained, nothing lost
+        (lambda e: 0.9, "undecided", "epsilon 0.125 to 8"),  # neither gain nor loss
         (lambda e: 1.8 - rising(e), "not reproduced", "epsilon 0.125 to 8"),  # falling
-        (lambda e: rising(e) - 0.1 * (e == 1.0), "not reproduced", "epsilon 0.5 to 1"),  # a dent
-        (lambda e: rising(e) + 0.1 * (e == math.inf), "not reproduced", "epsilon inf to 4"),  # far from no privacy
+        (lambda e: rising(e) - 0.1 * (e == 1.0), "not reproduced", "epsilon 0.5 to 1"),  # a local decrease
+        (lambda e: rising(e) + 0.1 * (e == math.inf), "not reproduced", "epsilon inf to 4"),  # far below no privacy
         (lambda e: rising(e) + 0.045 * (e == math.inf), "undecided", "epsilon inf to 8"),  # at the margin
     ],
 )
@@ -125,7 +125,7 @@ def test_bands_are_mean_and_extremes_after_the_last_step():
 
 
 def test_intervals_hold_jointly_and_those_of_the_earlier_rule_stand_beside():
-    # Intervals of 95% each reach down to the limit where joint ones go beyond it.
+    # Separate 95% intervals reach down to the limit, joint ones go beyond it.
     spec = images.CONVNET.specs["paper"]
     frame = outcome(lambda e: rising(e) + 0.034 * (e == math.inf), noise=6e-3)
     decision = curves.decide(frame, spec)
@@ -176,7 +176,7 @@ def test_the_published_network_and_settings():
 
 # ---------------------------------------------------------------- the epsilons
 class Sizes:
-    """What `oracle_of` asks of a problem."""
+    """A stand-in with the attributes of a problem that `oracle_of` reads."""
 
     num_examples = 50_000
     keeps_examples_apart = True
@@ -315,7 +315,7 @@ def test_norms_are_those_of_each_example_alone_with_the_statistics_of_its_batch_
         ]
         torch.testing.assert_close(found[run], torch.stack([*expected, max(means)]), rtol=1e-6, atol=1e-9)
     assert (found[:, 4] < found[:, 2]).all() and (found[:, 3] > 0).any()
-    mixed = ModuleProblem(module, inputs, labels)  # control: the module is what it was, and mixes
+    mixed = ModuleProblem(module, inputs, labels)  # control: the module still mixes examples
     assert mixed.mixes_examples and module[1].momentum == 0.1
 
 
@@ -340,7 +340,7 @@ def test_fine_tuning_a_network_of_other_classes_end_to_end():
     data = toy_images(classes=4, pixels=8)
     published = resnet18(7, width=2)
     network = resnet18(data.num_classes, width=2)
-    assert not load_pretrained(network, published.state_dict())  # all but the head
+    assert not load_pretrained(network, published.state_dict())  # everything but the head is loaded
     task = finetuning.enlarged(network, data, image_size=32)
     problem = ModuleProblem(task.module, data.train_inputs, data.train_labels)
     views = problem.parameters(problem.initial(Streams.of(0, ["a", "b"]), only=task.only))

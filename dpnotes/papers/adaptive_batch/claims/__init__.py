@@ -1,10 +1,10 @@
-"""Liu and Talwar (2024), "Adaptive Batch Size for Privately Finding Second-Order Stationary Points": claims, checked.
+"""Liu and Talwar (2024), "Adaptive Batch Size for Privately Finding ... Stationary Points": its claims, checked.
 
-Letters are the paper's; what it writes as the norm of the noisy gradient is `g` here, and `p = sqrt(d)/(n epsilon)`
-stands in rates. Lengths of gradients, the drift threshold kappa among them, are measured in [F/x].
+The letters are the paper's. The norm of the noisy gradient is `g` here, and rates use `p = sqrt(d)/(n epsilon)`. Norms
+of gradients, including the drift threshold kappa, are measured in [F/x].
 
-log is the natural logarithm, except where levels of a tree are counted: to base 2, as in Algorithm 1. The paper names
-no base; what is said to break does so with either.
+log is the natural logarithm, except in the number of levels of a tree: there it is to base 2, as in Algorithm 1. The
+paper names no base; an erratum that says that privacy breaks holds with either base.
 """
 
 from dpnotes.papers.adaptive_batch.calculators import CROSSOVER, THEOREM

@@ -79,7 +79,7 @@ at("lemma3.9", "Lemma 3.9", "Number of examples")(
 
 
 def alone(value: Any, count: Any, threshold: Any = kappa) -> Rate:
-    """One of the requirements on n, at one branch of kappa, solved for alpha."""
+    """Return the rate for alpha from one of the requirements on n, at one branch of kappa."""
     count = (count / n).xreplace({kappa: threshold})
     return Rate(alpha, value, {"alpha": alpha}, (alpha,), {"count": count}, tilde=True)
 
@@ -142,7 +142,7 @@ at("lemma3.10.alpha", "Lemma 3.10", "Accuracy from the counts of Lemma 3.9")(
     premises=("eq2",),
 )
 
-# Every x_0 has a gradient below sqrt(2 B M): only accuracies beyond that say something.
+# Every x_0 has a gradient of norm below sqrt(2 B M), so only smaller accuracies are informative.
 below_start = {"G/sqrt(n) <= sqrt(B M)": G / sqrt(n * B * M), "G p <= sqrt(B M)": G * p / sqrt(B * M)}
 ground = {"terms": {"alpha": alpha}, "tuned": (alpha, *chosen)}
 first_query = G * p + G / sqrt(n)

@@ -22,7 +22,7 @@ at("lemma3.2.descent", "Lemma 3.2, first inequality", "Decrease of a step with a
 )
 
 progress = eta * g * error - eta * g**2 / 2
-# Errors up to gamma/4, and gradients that are w gamma long: the worst noisy gradient is shorter by the error.
+# For errors up to gamma/4 and gradients of norm w gamma, the shortest noisy gradient has norm w gamma minus the error.
 lemma_3_2 = {g: stretch * gamma - error, error: share * gamma / 4}
 at("lemma3.2.decrease", "Lemma 3.2, second inequality", "Decrease where the gradient is large")(
     Inequality(progress, -eta * g**2 / 16, where=lemma_3_2, subject=change),

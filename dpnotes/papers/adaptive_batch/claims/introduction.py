@@ -15,7 +15,7 @@ from dpnotes.theory.statements import Reason, Uncheckable
 at, CLAIMS = PAPER.section()
 
 
-# Steps and path of Proposition 3.4 and eq. (2), at the accuracy alpha and at gamma.
+# Number of steps and path length of Proposition 3.4 and eq. (2), at accuracy alpha and at gamma.
 steps = {accuracy: B * M / accuracy**2 for accuracy in (alpha, gamma)}
 spider_terms = {
     "O1 noise": G * noise / (b * alpha),
@@ -30,7 +30,7 @@ small_noise = {"p <= 1": p}
 
 
 def spider(value: Any, *names: str, **more: Any) -> Rate:
-    """The best accuracy of SPIDER by the named terms, or by all of them."""
+    """Return the best accuracy of SPIDER under the named terms, or under all of them."""
     constraints = {name: spider_terms[name] for name in names or spider_terms}
     return Rate(alpha, value, {"alpha": alpha}, spider_tuned, constraints, small_noise, normalised=(B, G, M), **more)
 
@@ -57,7 +57,7 @@ at.own("spider_gaussian", "What one drift threshold and fixed batches give in be
 
 alpha_f = n**-third + sqrt(p)
 chosen = (kappa, b, slope, T, path)
-# The same from the ground up: nothing chosen but that the error is at most alpha, and that n examples are enough.
+# The same rate without the paper's choices: the only conditions are an error of at most alpha and at most n examples.
 ground_up = {
     "descent": B * M / (alpha**2 * T),
     "path": sqrt(T * B * M) / path,

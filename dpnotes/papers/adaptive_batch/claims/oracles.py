@@ -48,7 +48,7 @@ at("lemma3.6", "Lemma 3.6, eq. (1)", "Error of the estimator since O1 was asked"
     "(Applied to the oracles' errors of Lemma 3.5, as in the proof, it would give its square.)",
 )
 
-# What an example that differs moves, when its gradients have norms q G and v G and may point in opposite directions.
+# The effect of replacing an example, when its gradients have norms q G and v G and may point in opposite directions.
 replaced = {share: (0.01, 1)}
 at("lemma3.7.O1", "Lemma 3.7, proof", "Sensitivity of the first oracle")(
     Inequality(G * (share + other_share) / b, G / b, replaced, example={G: 1, b: 100, share: 1, other_share: 1}),
@@ -102,18 +102,18 @@ at("lemma3.7.index", "Lemma 3.7, proof", "Which gradient a step is made of")(
 
 
 def profile(privacy_loss: Any, parameter: Any) -> Any:
-    """delta(epsilon) of Gaussian DP with a parameter (Dong, Roth, Su 2022, Corollary 2.13)."""
+    """Return delta(epsilon) of Gaussian DP with this parameter (Dong, Roth, Su 2022, Corollary 2.13)."""
     ratio = privacy_loss / parameter
     lower, upper = (erfc((ratio + sign * parameter / 2) / sqrt(2)) / 2 for sign in (-1, 1))
     return lower - exp(privacy_loss) * upper
 
 
 reference = {epsilon: Integer(1), delta: Rational(1, 10**6)}
-reference_levels = 11  # of a tree with 1024 leaves
+reference_levels = 11  # levels of a tree with 1024 leaves
 
 
 def needed_noise(shifts: int) -> sympy.Float:
-    """Noise over sensitivity that so many shifted nodes need for (1, 1e-6): the root over mu at the exact profile."""
+    """Return the noise over sensitivity that this many shifted nodes need for (1, 1e-6)-DP: sqrt(shifts)/mu, exactly."""
     place = sympy.Dummy()
     excess = sympy.lambdify(place, profile(Integer(1), place) - reference[delta], "mpmath")
     with mpmath.workdps(30):
@@ -162,10 +162,11 @@ shifted = SYMBOLS.symbol("shifted", "nodes that an exchanged example shifts, at 
 
 
 def most_shifted(leaves: int, *, restarted: bool = False) -> int:
-    """Most nodes, of those in use, that an exchanged example shifts; the sum may be forgotten at a later leaf.
+    """Return the most used nodes that a replaced example shifts; the sum may be reset at a later leaf.
 
-    Outputs up to a step and the noises of the nodes in use determine each other. An example of leaf j shifts the sum
-    from there on, until it is forgotten at leaf `reset`: plus s at j, minus s at `reset`, and both in one node cancel.
+    The outputs up to a step and the noise of the used nodes determine each other. An example of leaf j shifts the sum
+    from leaf j on, until the sum is reset at leaf `reset`: plus s at j and minus s at `reset`. Both shifts cancel in a
+    node that contains both leaves.
     """
     used = {node for step in range(1, leaves + 1) for node in chosen_nodes(step, leaves)}
     ends = (leaves + 1,) if restarted else range(2, leaves + 2)

@@ -1,4 +1,4 @@
-"""Results of our own, with proofs in docs/derivations/adaptive_batch.md."""
+"""Our own results, with proofs in docs/derivations/adaptive_batch.md."""
 
 import math
 from typing import Any
@@ -104,7 +104,7 @@ at.own("lyapunov", "Exponent of a step at a saddle, batch 1")(
     calculation=LYAPUNOV,
 )
 
-# E ln(1 + y) <= E (y - y^2/2 + y^3/3) for the factor 1 + y = 1 + u - (1 - u) xi, xi a mean of b signs, u = lambda/M.
+# E ln(1 + y) <= E (y - y^2/2 + y^3/3) for 1 + y = 1 + u - (1 - u) xi, where xi is a mean of b signs and u = lambda/M.
 exponent_bound = u - (u**2 + ratio**2 / b) / 2 + (u**3 + 3 * u * ratio**2 / b) / 3
 example = {c: Rational(1, 2), u: Rational(1, 100)}
 at.own("minimum_batch", "Batch size that a saddle asks for")(
@@ -125,7 +125,7 @@ at.own("minimum_batch_exact", "Batches at which every run converges to the saddl
 
 
 def exponent(batch: int, ratio: Rational) -> Any:
-    """The exact exponent: a mean over the binomial distribution."""
+    """Return the exact exponent, as a mean over the binomial distribution."""
     means = {Rational(2 * k - batch, batch): math.comb(batch, k) for k in range(batch + 1)}
     return Add(*(w * log(1 + ratio - (1 - ratio) * xi) for xi, w in means.items())) / 2**batch
 

@@ -1,4 +1,4 @@
-"""Section 2: the tree, and what it is made of."""
+"""Section 2: the tree mechanism and its ingredients."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ ESTIMATOR = "tree estimator of Algorithms 1 and 2"  # the mechanism that all bre
 
 
 num_levels = floor(log(Sigma) / log(2)) + 1
-# A leaf belongs to one node of each size 1, 2, 4, ... that is at most Sigma.
+# A leaf belongs to one node of each size 1, 2, 4, ... up to Sigma.
 counted_levels = Sum(Piecewise((1, 2 ** (level - 1) <= Sigma), (0, True)), (level, 1, Sigma))
 trees = tuple({Sigma: leaves} for leaves in (1, 2, 3, 4, 7, 8, 31))
 at("thm2.2.sigma", "Theorem 2.2", "Noise of the tree mechanism")(
@@ -102,7 +102,7 @@ in_node = SYMBOLS.symbol("|NODE(t)|", "number of nodes in NODE(t)", latex="|\\ma
 
 
 def chosen_nodes(step: int, leaves: int, *, literal: bool = False) -> list[tuple[int, int]]:
-    """NODE(step) of Algorithm 1, executed: as printed, or with `k' <= t` in line 14 and i from 0."""
+    """Run NODE(step) of Algorithm 1: as printed (`literal`), or with `k' <= t` in line 14 and i from 0."""
     height, begun, chosen = (leaves - 1).bit_length(), 0, []
     for i in range(1 if literal else 0, height + 1):
         end = begun + 2 ** (height - i)
@@ -113,7 +113,7 @@ def chosen_nodes(step: int, leaves: int, *, literal: bool = False) -> list[tuple
 
 
 def as_counted(symbol: Any, counts: dict[int, int]) -> Any:
-    """What was counted, as an expression; it has no value elsewhere."""
+    """Return tabulated counts as a symbolic expression, undefined at other places."""
     return Piecewise(*((Integer(count), Eq(symbol, place)) for place, count in counts.items()))
 
 

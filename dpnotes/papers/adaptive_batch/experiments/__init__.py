@@ -1,7 +1,5 @@
 """The experiments of Liu and Talwar (2024): exponents, escape, what is needed, and what is private."""
 
-from dpnotes.experiments import stating
 from dpnotes.papers.adaptive_batch.experiments import audit, escape, necessity, slopes
-from dpnotes.papers.adaptive_batch.experiments.worlds import WORLDS
 
-EXPERIMENTS = stating((slopes.EXPERIMENT, escape.EXPERIMENT, necessity.EXPERIMENT, audit.EXPERIMENT), WORLDS)
+EXPERIMENTS = (slopes.EXPERIMENT, escape.EXPERIMENT, necessity.EXPERIMENT, audit.EXPERIMENT)

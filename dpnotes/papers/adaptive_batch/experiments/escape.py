@@ -1,17 +1,15 @@
 """Batches and escape: below b = M / (2 lambda) descent at the step size 1 / M converges to the saddle."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import FLOAT64, Cell
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study, tabulated
 from dpnotes.random.streams import Streams
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 RULE = (
     "On f(x; z) = ((M - lambda) z - lambda) x^2 / 2 the Lyapunov exponent of descent on batches of b changes its sign "
@@ -23,32 +21,15 @@ RULE = (
     "reproduced if an exponent has the other sign by more than 4 standard errors at half or twice the boundary or "
     "beyond, or either fraction is on the other side of 50%. Undecided otherwise."
 )
-COMMON: dict[str, Any] = {
-    "decision_rule": RULE,
-    "seed": "adaptive_batch.escape",
+PARAMETERS = {
+    "decision_rule": RULE, "seed": "adaptive_batch.escape",
     # Both in units of the deterministic escape: ln of the ratio of lengths, and steps times eta lambda.
     "leaves_at": 8.0,
-    "window": 50.0,
-    "ratios": [0.25, 0.5, 0.8, 1.25, 2.0, 4.0],
-}
-QUICK = Spec(
-    "adaptive_batch",
-    "escape",
-    "quick",
-    {**COMMON, "repeats": 100, "curvatures": [0.0125, 0.025, 0.05], "batches": [1, 4], "curvature": 0.05},
-)
-PAPER = Spec(
-    "adaptive_batch",
-    "escape",
-    "paper",
-    {
-        **COMMON,
-        "repeats": 400,
-        "curvatures": [0.003125, 0.00625, 0.0125, 0.025, 0.05],
-        "batches": [1, 4, 16],
-        "curvature": 0.025,
-    },
-)
+    "window": 50.0, "ratios": [0.25, 0.5, 0.8, 1.25, 2.0, 4.0], "repeats": Each(100, 400),
+    "curvatures": Each([0.0125, 0.025, 0.05], [0.003125, 0.00625, 0.0125, 0.025, 0.05]),
+    "batches": Each([1, 4], [1, 4, 16]), "curvature": Each(0.05, 0.025),
+}  # fmt: skip
+QUICK, PAPER = profiles("adaptive_batch.escape", PARAMETERS)
 
 
 def cells(spec: Spec) -> list[Cell]:
@@ -87,11 +68,11 @@ def batch_means(law: str, batch: int, streams: Streams, num_steps: int) -> Tenso
 
 
 def factors(means: Tensor, curvature: float, step_size: float) -> Tensor:
-    """What a step multiplies x by, in units where M = 1: `1 + eta (lambda - (1 - lambda) z)`."""
+    """The factor of x in one step, in units where M = 1: `1 + eta (lambda - (1 - lambda) z)`."""
     return 1 + step_size * (curvature - (1 - curvature) * means)
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """All runs of a row; a run is a product of random factors."""
     asked = [(size, step, repeat) for size, step in points(spec, cell) for repeat in range(spec["repeats"])]
     lengths = {(size, step): round(spec["window"] / (step * cell["curvature"])) for size, step, _ in asked}
@@ -109,20 +90,15 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         return {"exponent": exponents, "escaped": escaped}
 
     columns = context.in_chunks(run, len(asked), 8 * 12 * max(lengths.values()))
-    sizes, steps = np.array([row[0] for row in asked]), np.array([row[1] for row in asked])
+    given = columns_of("batch step_size repeat", asked)
     return {
-        "law": np.full(len(asked), cell["law"]),
-        "row": np.full(len(asked), f"b = {cell['batch']}" if cell["batch"] else "eta = 1 / M"),
-        "curvature": np.full(len(asked), cell["curvature"]),
-        "batch": sizes,
-        "step_size": steps,
-        "ratio": 2 * sizes * cell["curvature"] / steps,
-        "repeat": np.array([row[2] for row in asked]),
+        "law": cell["law"], "row": f"b = {cell['batch']}" if cell["batch"] else "eta = 1 / M",
+        "curvature": cell["curvature"], "ratio": 2 * given["batch"] * cell["curvature"] / given["step_size"], **given,
         **columns,
-    }
+    }  # fmt: skip
 
 
-def summary(frame: "pd.DataFrame") -> "pd.DataFrame":
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """One row a point: exponent over eta lambda with its standard error, and the fraction that escaped."""
     keys = ["law", "row", "curvature", "batch", "step_size", "ratio"]
     table = frame.groupby(keys, sort=False).agg(
@@ -131,14 +107,12 @@ def summary(frame: "pd.DataFrame") -> "pd.DataFrame":
     return table.reset_index()
 
 
-def boundaries(frame: "pd.DataFrame") -> "pd.DataFrame":
+@tabulated
+def boundaries(frame: pd.DataFrame) -> Rows:
     """One row a row of the map: where the exponent changes its sign, over the prediction; NaN unless it does so once.
 
     The exponent over eta lambda is `1 - 1 / ratio` to first order, so it is interpolated against `1 / ratio`.
     """
-    import pandas as pd
-
-    rows = []
     for (law, row, curvature), part in summary(frame).groupby(["law", "row", "curvature"], sort=False):
         part = part.sort_values("ratio")
         inverse, exponent = 1 / part["ratio"].to_numpy(), (part["exponent"] / part["step_size"]).to_numpy()
@@ -148,11 +122,10 @@ def boundaries(frame: "pd.DataFrame") -> "pd.DataFrame":
             i = int(changes[0])
             share = exponent[i] / (exponent[i] - exponent[i + 1])
             found = 1 / (inverse[i] + share * (inverse[i + 1] - inverse[i]))
-        rows.append({"law": law, "row": row, "curvature": curvature, "boundary": found})
-    return pd.DataFrame(rows)
+        yield {"law": law, "row": row, "curvature": curvature, "boundary": found}
 
 
-def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     """The rule in the spec."""
     table, found = summary(frame), boundaries(frame)
     z = table["exponent"] / table["standard_error"]
@@ -167,23 +140,52 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
         f"half of it, at least {leaves:.0%} at twice of it; batches of one coin are {off:.1f} standard errors from "
         f"ln(4 lambda / M) / 2"
     )
-    if (z[below] > 4).any() or (z[above] < -4).any() or stays > 0.5 or leaves < 0.5:
-        return Decision("not reproduced", facts)
     away = (table["ratio"] < 0.8) | (table["ratio"] > 1.25)
     sure = found["boundary"].between(0.8, 1.25).all() and (z[away].abs() > 4).all()
     good = sure and stays <= 0.1 and leaves >= 0.9 and off <= 4
-    return Decision("reproduced" if good else "undecided", facts)
+    return Decision.by(
+        facts, failed=(z[below] > 4).any() or (z[above] < -4).any() or stays > 0.5 or leaves < 0.5, passed=good
+    )
 
 
-EXPERIMENT = Experiment(
-    paper="adaptive_batch",
-    name="escape",
-    title="Escape from a saddle against batch size: the counterexample to Lemma 3.3",
-    question="Which batches let descent at the step size 1 / M leave a saddle of curvature -lambda?",
-    specs={"quick": QUICK, "paper": PAPER},
-    cells=cells,
-    run_cell=run_cell,
-    decide=decide,
-    tolerances=FLOAT64,
+# ---------------------------------------------------------------- simulated results
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
+    """Exponents of random walks of logarithms, to first order; the rival's boundary is at half as large batches again.
+
+    A step of the logarithm has the mean `eta lambda (1 - 1 / ratio)` and the variance `2 eta lambda / ratio`. One coin
+    at the step size 1 / M is exact. A walk of t steps with drift m and deviation s has passed a height by the law of an
+    inverse Gaussian.
+    """
+    from scipy.stats import norm
+
+    for cell in cells(spec):
+        lam, row = cell["curvature"], f"b = {cell['batch']}" if cell["batch"] else "eta = 1 / M"
+        for size, step in points(spec, cell):
+            ratio, count = 2 * size * lam / step, spec["repeats"]
+            steps = round(spec["window"] / (step * lam))
+            mean, std = step * lam * (1 - (1.0 if right else 1.5) / ratio), (2 * step * lam / ratio) ** 0.5
+            if cell["law"] == "coins" and size == 1 and step == 1.0:
+                mean, std = np.log(4 * lam) / 2, np.log(1 / lam) / 2
+            height, length = spec["leaves_at"], std * steps**0.5
+            # The second term is of walks that are below the height again at the end.
+            passed = norm.sf((height - mean * steps) / length)
+            passed += np.exp(min(2 * height * mean / std**2, 700)) * norm.sf((height + mean * steps) / length)
+            yield pd.DataFrame({"repeat": np.arange(count)}).assign(
+                    law=cell["law"], row=row, curvature=lam, batch=size, step_size=step, ratio=ratio,
+                    exponent=mean + std / steps**0.5 * generator.standard_normal(count),
+                    escaped=generator.random(count) < min(passed, 1.0),
+                )  # fmt: skip
+
+
+EXPERIMENT = study(
+    [QUICK, PAPER], (cells, run_cell, decide),
+    "Escape from a saddle against batch size: the counterexample to Lemma 3.3",
+    "Which batches let descent at the step size 1 / M leave a saddle of curvature -lambda?",
+    simulation=Simulation(
+        prediction="exponents are those of the first order in lambda, and logarithms of lengths are random walks",
+        rival="the same, with the sign's change at 1.5 times the predicted boundary", frame=simulated,
+        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    ),
     cpu_only=True,
-)
+)  # fmt: skip

@@ -71,7 +71,7 @@ class Ramps:
 
     @property
     def scales(self) -> tuple[Tensor, Tensor]:
-        """What a coordinate is multiplied by before its sine or tanh, and what that is multiplied by, `(runs, dim)`."""
+        """The factors before and after the sine or tanh of each coordinate, `(runs, dim)`."""
         before = torch.ones(len(self.accuracy), self.dim, dtype=torch.float64)
         after = before.clone()
         before[:, 0], after[:, 0] = self.frequency, -4 * self.accuracy
@@ -93,7 +93,7 @@ class Ramps:
 
     @property
     def least_eigenvalue(self) -> Tensor:
-        """What the smallest eigenvalue at a gamma-SOSP is at least, `(runs,)`; an instance is made for every run."""
+        """A lower bound of the smallest eigenvalue at a gamma-SOSP, `(runs,)`; an instance is made for every run."""
         return -(self.hessian_lipschitz * self.accuracy).sqrt()
 
     def take(self, index: Tensor) -> "Ramps":
@@ -150,7 +150,7 @@ class RampSamples:
 
     @property
     def basis(self) -> Basis:
-        """What the bounds on examples rest on."""
+        """The basis of the bounds on examples."""
         return self._virtual.basis
 
     def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> Batch:
@@ -163,8 +163,8 @@ class RampSamples:
 
 
 @dataclass(frozen=True, eq=False)
-class Parameters:
-    """What each run is given, `(runs,)` float64; gradient bound and smoothness are 1.
+class RampParameters:
+    """The parameters of each run, `(runs,)` float64; gradient bound and smoothness are 1.
 
     Args:
       step_size: eta.
@@ -199,7 +199,7 @@ class Parameters:
         named = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in named.items() if isinstance(value, np.ndarray)}
 
-    def take(self, index: NDArray[Any]) -> "Parameters":
+    def take(self, index: NDArray[Any]) -> "RampParameters":
         """The parameters of some of the runs."""
         return replace(self, **{name: value[index] for name, value in self._arrays.items()})
 
@@ -236,7 +236,7 @@ def _levels(leaf: Any) -> Any:
 
 def walk(
     ramps: Ramps,
-    parameters: Parameters,
+    parameters: RampParameters,
     streams: Streams,
     max_steps: int,
     ended: Callable[[Block], NDArray[np.bool_]],
@@ -366,8 +366,8 @@ def walk(
             prefixes = prefixes[:, on]
 
 
-def first_stationary(ramps: Ramps, parameters: Parameters, streams: Streams, max_steps: int) -> dict[str, Any]:
-    """What each run had used when it first stood at a gamma-SOSP of F, by its exact gradient and Hessian.
+def first_stationary(ramps: Ramps, parameters: RampParameters, streams: Streams, max_steps: int) -> dict[str, Any]:
+    """The examples used by each run up to its first gamma-SOSP of F, by exact gradient and Hessian.
 
     Returns:
       Columns `(runs,)`: reached; used and steps before that point; fresh gradients and perturbations until then; the

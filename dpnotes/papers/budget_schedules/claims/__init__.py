@@ -1,6 +1,6 @@
-"""Hong, Wang and Zhou (FAccT 2022), "Dynamic Privacy Budget Allocation ...": its claims, checked.
+"""Hong, Wang and Zhou (FAccT 2022), "Dynamic Privacy Budget Allocation ...": the paper's claims, checked.
 
-Letters are the paper's. Steps are counted from 1. The text was read in the arXiv version named in `PAPER`.
+The letters are the paper's. Steps are counted from 1. `PAPER` names the arXiv version that was read.
 """
 
 from dpnotes.papers.budget_schedules.claims import descent, momentum, population, rates, tables, zcdp

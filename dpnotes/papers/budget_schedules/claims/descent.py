@@ -109,7 +109,7 @@ at("eq22.gradient", "Theorem 4.3, sketch of proof", "Derivative of the uniform b
 )
 
 steps_23 = log(ell / (kappa * alpha)) / ell
-# The same as _GD by ln(1/gamma), in which algebra is several times faster.
+# The same quantities as functions of ln(1/gamma), which makes the algebra several times faster than _GD.
 by_rate = {kappa: 1 / (1 - gamma), gamma: exp(-rate)}
 at("eq23.minimiser", "eq. (23)", "Minimiser of the surrogate")(
     Optimum(gamma**steps + alpha * kappa * steps, steps, steps_23, where=by_rate, conditions=(ell > kappa * alpha,)),

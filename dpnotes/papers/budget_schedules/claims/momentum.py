@@ -62,17 +62,17 @@ at("thm4.6.slow", "Theorem 4.6", "Contraction with momentum")(
 
 
 def second_moment(coefficients: dict[int, Any]) -> sympy.Expr:
-    """Of a sum of the mean and independent noises, from their coefficients."""
+    """Return the second moment of a combination of the mean and independent noises with these coefficients."""
     return Add(*(value**2 * (R * alpha * u * noise[key] if key else 1) for key, value in coefficients.items()))
 
 
 def momentum_run(num_steps: int) -> tuple[sympy.Expr, sympy.Expr]:
-    """Excess risk after some steps, and the momentum effect sum, on f = u M theta^2/2 in one dimension, over f_1.
+    """Return the excess risk and the momentum-effect sum for f = u M theta^2/2 in one dimension, both relative to f_1.
 
-    Everything is relative: M = 1, theta_1 = 1, f_1 = u/2; the noise of step t has variance R alpha u s_t, which is what
-    alpha = G^2/(2 R M N^2 f_1) makes of (G sigma_t/N)^2.
+    Quantities are normalised: M = 1, theta_1 = 1, f_1 = u/2. The noise of step t has variance R alpha u s_t, which
+    equals (G sigma_t/N)^2 because alpha = G^2/(2 R M N^2 f_1).
     """
-    place, average = {0: Integer(1)}, {}  # coefficients: 0 of the mean, t of the noise of step t
+    place, average = {0: Integer(1)}, {}  # coefficients: key 0 for the mean, key t for the noise of step t
     effect = Integer(0)
     for step in range(1, num_steps + 1):
         query = {key: u * value for key, value in place.items()} | {step: Integer(1)}
@@ -83,7 +83,7 @@ def momentum_run(num_steps: int) -> tuple[sympy.Expr, sympy.Expr]:
 
 
 def weight(index: int, num_steps: int) -> sympy.Expr:
-    """The exact influence w_i of the noise of step i with momentum, from U_3 of Theorem 4.6."""
+    """Return the exact influence w_i of step i's noise with momentum, from U_3 of Theorem 4.6."""
     terms = (
         gamma ** (num_steps - step) * ((1 - beta) / (1 - beta**step)) ** 2 * beta ** (2 * (step - index))
         for step in range(index, num_steps + 1)
@@ -447,13 +447,13 @@ early = 2 * gamma ** (T + i) / (gamma * (gamma - beta**2))
 
 
 def exact_influence(step: sympy.Expr) -> sympy.Expr:
-    """As `weight`, for symbolic numbers of steps."""
+    """Return the influence that `weight` computes, for symbolic numbers of steps."""
     factor = ((1 - beta) / (1 - beta**k)) ** 2
     return Sum(gamma ** (T - k) * factor * beta ** (2 * (k - step)), (k, step, T))
 
 
 def before(step: sympy.Expr) -> Any:
-    """That a step is at most That, which is the last at which this holds."""
+    """The condition that `step` is at most T-hat: T-hat is the last step at which it holds."""
     return gamma ** (step - 1) * (1 - beta**step) >= 1 - beta
 
 

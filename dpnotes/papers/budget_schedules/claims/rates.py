@@ -59,12 +59,12 @@ inverse_gap = 1 / (1 - sqrt(gamma))
 
 
 def least_over_steps(factor: sympy.Expr) -> sympy.Expr:
-    """The least of y^2 + factor alpha K^2 (1 - y)^2 over y = gamma^{T/2}, with K = 1/(1 - sqrt gamma)."""
+    """Return the least of y^2 + factor alpha K^2 (1 - y)^2 over y = gamma^{T/2}, with K = 1/(1 - sqrt gamma)."""
     weight = factor * alpha * inverse_gap**2
     return weight / (1 + weight)
 
 
-from_below = 2 * eta0 * (1 - beta) ** 2  # the exact influence w_t is between these two times gamma^{T-t} / (2 eta_0)
+from_below = 2 * eta0 * (1 - beta) ** 2  # w_t lies between this times gamma^{T-t} / (2 eta_0) and twice that
 from_above = 2 * eta0 * gamma / (gamma - beta**2)
 at("thm4.8.rate", "Theorem 4.8", "Rate of the dynamic schedule with momentum")(
     Ratio(

@@ -18,7 +18,7 @@ at, CLAIMS = PAPER.section()
 
 
 def cited(table: int, place: str, name: str, text: str) -> None:
-    """A row that states a result of another paper."""
+    """Add the claim of a table row that quotes a result of another paper."""
     at(f"table{table}.{place}", f"Table {table}, {name}", name)(
         Uncheckable(text, Reason.CITED), "A result of the paper cited."
     )
@@ -35,7 +35,7 @@ far_out = "At T = ln(N^2 R/D)/ln(1/gamma), M = G = 1, kappa = 10, D = 60, R = 2/
 
 
 def row(place: str, name: str, quantity: sympy.Expr, printed: sympy.Expr, origin: str, where: Any = None) -> None:
-    """The bound of a row of Table 1."""
+    """Add the claim of the bound in a row of Table 1."""
     ratio = Ratio(quantity, printed, many, "O", where=where or table, subject=empirical)
     at(f"table1.{place}", f"Table 1, {name}", f"{name}: bound")(ratio, far_out + origin)
 
@@ -146,7 +146,10 @@ risk = SYMBOLS.symbol("TER", "true excess risk", LOSS)
 
 
 def probable(place: str, title: str, locator: str, logs: sympy.Expr, *, tilde: bool = False) -> None:
-    """A true risk with high probability, by eq. (15); Table 2 has no tilde, and says that logarithms are dropped."""
+    """Add the claim of a true-risk bound with high probability, by eq. (15).
+
+    Table 2 writes no tilde; its caption says that logarithms are dropped.
+    """
     empirical = D * G**2 * logs * log_p / (mu * horizon**2 * R)
     printed = G**2 / (mu * horizon) * (sqrt(D * logs * log_p / (horizon * R)) + 4 / p)
     terms = {"empirical risk": sqrt(2 * G**2 / mu) * sqrt(empirical), "sampling": sampling}
@@ -193,7 +196,7 @@ bare_risk = SYMBOLS.symbol("TER", "true excess risk, M = G = 1")
 
 
 def stable(place: str, title: str, logs: sympy.Expr) -> None:
-    """A row of Table 2, by uniform stability."""
+    """Add the claim of a row of Table 2 that uses uniform stability."""
     terms = {"empirical risk": D * logs / (horizon**2 * R), "stability": log_T / horizon}
     at(f"table2.stability_{place}", f"Table 2, uniform stability, {title}", title)(
         Rate(bare_risk, terms["empirical risk"], terms),

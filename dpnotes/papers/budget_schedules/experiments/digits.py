@@ -3,33 +3,26 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Spec
+from dpnotes.core import Status
+from dpnotes.experiments import Context, Spec
+from dpnotes.papers.budget_schedules.algorithms import bytes_per_run, private_gradient_descent
 from dpnotes.problems import preprocessing
 from dpnotes.problems.datasets.dataset import Dataset, gaussian_like, keep_classes, subset
 from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
 from dpnotes.problems.networks import TwoLayerNetwork
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dpnotes.random.streams import Streams
 
 SETTING = {
-    "classes": [3, 5],
-    "num_components": 60,
-    "max_norm": 10.0,
-    "num_hidden": 1000,
-    "activation": "tanh",
-    "clip": 4.0,
-    "step_size": 0.1,
-    "epsilon": 4.0,
-    "delta": 1e-8,
-    "conversion": "classic",
-}
+    "classes": [3, 5], "num_components": 60, "max_norm": 10.0, "num_hidden": 1000, "activation": "tanh", "clip": 4.0,
+    "step_size": 0.1, "epsilon": 4.0, "delta": 1e-8, "conversion": "classic",
+}  # fmt: skip
 DATA = tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items())
 UNACCOUNTED = (
     preprocessing.UNACCOUNTED,
@@ -64,14 +57,10 @@ class Sets:
 
     def measured(self, problem: TwoLayerNetwork, places: list[int], x: Tensor) -> dict[str, np.ndarray]:
         """Loss and accuracy on training and test examples, of the network on these places."""
-        train_loss, train_accuracy = problem.evaluate(x, problem.inputs, problem.labels)
-        test_loss, test_accuracy = problem.evaluate(x, self.test_inputs[places], self.test_labels[places])
-        return {
-            "train_loss": train_loss.cpu().numpy(),
-            "train_accuracy": train_accuracy.cpu().numpy(),
-            "test_loss": test_loss.cpu().numpy(),
-            "test_accuracy": test_accuracy.cpu().numpy(),
-        }
+        train = problem.evaluate(x, problem.inputs, problem.labels)
+        test = problem.evaluate(x, self.test_inputs[places], self.test_labels[places])
+        names = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
+        return {name: found.cpu().numpy() for name, found in zip(names, (*train, *test), strict=True)}
 
 
 def _data(spec: Spec, stage: str, num_examples: int, repeat: int) -> Dataset:
@@ -102,25 +91,42 @@ def in_parts(count: int, together: int) -> list[list[int]]:
     return [list(range(first, min(first + together, count))) for first in range(0, count, together)]
 
 
-def loss_of_finished(frame: "pd.DataFrame") -> "pd.Series":
+def loss_of_finished(frame: pd.DataFrame) -> pd.Series:
     """Training losses, infinite where a run did not finish."""
     return frame["train_loss"].where(frame["finished"] & np.isfinite(frame["train_loss"]), np.inf)
 
 
-def lost(frame: "pd.DataFrame") -> int:
-    """How many runs did not finish."""
+def lost(frame: pd.DataFrame) -> int:
+    """The number of runs that did not finish."""
     return int((~frame["finished"] | ~np.isfinite(frame["train_loss"])).sum())
 
 
-def interval(values: np.ndarray) -> tuple[float, float, float]:
-    """Mean and 95% t-interval."""
-    from scipy import stats
+def trained(
+    spec: Spec, sets: Sets, names: list[str], rows: list[Any], context: Context, momentum: float = 0.0
+) -> dict[str, np.ndarray]:
+    """Columns of runs of private gradient descent, as one program; the runs of a place share start and noise.
 
-    mean, error = float(values.mean()), float(stats.sem(values))
-    if error == 0:
-        return mean, mean, mean
-    low, high = stats.t.interval(0.95, len(values) - 1, mean, error)
-    return mean, float(low), float(high)
+    Args:
+      spec: with clip, step size and delta.
+      sets: the data of all places.
+      names: of the places, for their keys.
+      rows: one a run, which begins with its place and ends with its schedule.
+      context: of the cell.
+      momentum: of the descent.
+    """
+
+    def run(chosen: range) -> dict[str, np.ndarray]:
+        places = [rows[i][0] for i in chosen]
+        problem = sets.network(places)
+        streams = Streams.of(spec["seed"], [names[place] for place in places], context.device)
+        runs = private_gradient_descent(
+            problem, [rows[i][-1] for i in chosen], problem.initial(streams), streams, clip=spec["clip"],
+            step_size=spec["step_size"], delta=spec["delta"], momentum=momentum,
+        )  # fmt: skip
+        finished = (runs.state.status == Status.FINISHED).cpu().numpy()
+        return {**sets.measured(problem, places, runs.x), "finished": finished}
+
+    return context.in_chunks(run, len(rows), bytes_per_run(sets.network([0])))
 
 
 def shown(values: tuple[float, float, float]) -> str:

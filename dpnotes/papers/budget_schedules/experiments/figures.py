@@ -1,4 +1,4 @@
-"""What the panes of Figure 1 were made with, as far as Section 5 says, beside ours."""
+"""The settings of the panes of Figure 1, as far as Section 5 states them, beside ours."""
 
 from collections.abc import Callable
 
@@ -34,19 +34,17 @@ LEFT = PaperFigure(
         Setting(
             "data", "1000 images of MNIST, 10 digits", lambda spec: f"{spec['num_examples']} images of MNIST, 10 digits"
         ),
-        *_COMMON,
-        _REPEATS,
+        *_COMMON, _REPEATS,
         Setting("data scales", NOT_STATED, _listed("max_norms"), "10, which the text names, and others around it"),
         Setting("steps", NOT_STATED, _listed("num_steps"), "the text searches 50 to 150; it decides what is seen"),
         Setting(
-            "start",
-            NOT_STATED,
+            "start", NOT_STATED,
             lambda spec: f"{_START}; output layer times {' or '.join(f'{s:g}' for s in spec['output_scales'])}",
             "two, since it decides what is seen",
         ),
         Setting("estimator", NOT_STATED, lambda _: "change of the loss over the added variance", "our definition"),
     ),
-)
+)  # fmt: skip
 MIDDLE_AND_RIGHT = PaperFigure(
     "Figure 1, middle and right",
     "the exponential schedule has the lower loss and the higher accuracy, the more so the more data; curves, no number "
@@ -55,18 +53,15 @@ MIDDLE_AND_RIGHT = PaperFigure(
         Setting(
             "data", "digits 3 and 5 of MNIST", lambda spec: f"digits {' and '.join(map(str, spec['classes']))} of MNIST"
         ),
-        *_COMMON,
-        Setting("start", NOT_STATED, lambda _: _START, "our choice"),
+        *_COMMON, Setting("start", NOT_STATED, lambda _: _START, "our choice"),
         Setting("data scale", "10", lambda spec: f"{spec['max_norm']:g}"),
         Setting(
-            "steps",
-            "the best of 50 to 150",
-            lambda spec: f"the best of {min(spec['num_steps'])} to {max(spec['num_steps'])}",
-            "fewer, for two cores",
+            "steps", "the best of 50 to 150",
+            lambda spec: f"the best of {min(spec['num_steps'])} to {max(spec['num_steps'])}", "fewer, for two cores",
         ),
         _REPEATS,
         Setting("sizes N", NOT_STATED, _listed("num_examples"), "up to all images of the two digits, if it is 11,552"),
         Setting("decay rates", NOT_STATED, _listed("rates"), "our choice; chosen on auxiliary data, as in the paper"),
         Setting("repeats of the tuning", NOT_STATED, lambda spec: f"{spec['auxiliary_repeats']}", "our choice"),
     ),
-)
+)  # fmt: skip

@@ -3,15 +3,16 @@
 from dataclasses import replace
 from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
 from dpnotes.core import Status
-from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import FLOAT32, Cell
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
@@ -26,9 +27,6 @@ from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 from dpnotes.util.states import flatten, restore
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 RULE = (
     "The paper states neither the number of steps nor the start nor its data scales: each choice of the three is a "
@@ -45,44 +43,13 @@ RULE = (
     "data scale, at one number of steps and one start, and compared it with nothing; it said 'not reproduced' of 50 "
     "steps and 4 repeats."
 )
-COMMON = {
-    "decision_rule": RULE,
-    "seed": "influence, second",
-    "num_examples": 1000,
-    "num_components": 60,
-    "num_hidden": 1000,
-    "activation": "tanh",
-    "clip": 4.0,
-    "step_size": 0.1,
-    "epsilon": 4.0,
-    "delta": 1e-8,
-}
-QUICK = Spec(
-    "budget_schedules",
-    "influence",
-    "quick",
-    {
-        **COMMON,
-        "num_steps": [50],
-        "output_scales": [1.0, 5.0],
-        "max_norms": [10.0],
-        "probes": [0.0, 0.33, 0.67, 1.0],
-        "repeats": 6,
-    },
-)
-PAPER = Spec(
-    "budget_schedules",
-    "influence",
-    "paper",
-    {
-        **COMMON,
-        "num_steps": [50, 100, 150],
-        "output_scales": [1.0, 5.0],
-        "max_norms": [5.0, 10.0, 20.0],
-        "probes": [0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0],
-        "repeats": 30,
-    },
-)
+PARAMETERS = {
+    "decision_rule": RULE, "seed": "influence, second", "num_examples": 1000, "num_components": 60, "num_hidden": 1000,
+    "activation": "tanh", "clip": 4.0, "step_size": 0.1, "epsilon": 4.0, "delta": 1e-8,
+    "num_steps": Each([50], [50, 100, 150]), "output_scales": [1.0, 5.0], "max_norms": Each([10.0], [5.0, 10.0, 20.0]),
+    "probes": Each([0.0, 0.33, 0.67, 1.0], [0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0]), "repeats": Each(6, 30),
+}  # fmt: skip
+QUICK, PAPER = profiles("budget_schedules.influence", PARAMETERS)
 READING = ["num_steps", "output_scale", "max_norm"]
 
 
@@ -105,7 +72,7 @@ def start(problem: TwoLayerNetwork, streams: Streams, output_scale: float) -> Te
     return x
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Train privately under the uniform schedule; then again with more noise at one step and all else the same.
 
     The influence of step t is the change of the final training loss over the variance added at step t, in units of
@@ -152,23 +119,15 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     columns = context.in_chunks(train, spec["repeats"], bytes_per_run(problem) + path)
     losses = columns["losses"]
     context.record_spent(
-        mechanism="gaussian",
-        rho=schedule.rho,
-        relation="zero-out-one",
-        data="mnist",
-        runs=losses.size,
+        mechanism="gaussian", rho=schedule.rho, relation="zero-out-one", data="mnist", runs=losses.size,
         shared_noise=True,
-    )
+    )  # fmt: skip
     change = (losses[:, 1::2] + losses[:, 2::2]) / 2 - losses[:, :1]
     repeats, steps = np.meshgrid(np.arange(spec["repeats"]), probed, indexing="ij")
     return {
-        **{name: np.full(change.size, cell[name]) for name in READING},
-        "repeat": repeats.ravel(),
-        "step": steps.ravel(),
-        "influence": change.ravel() / sigma**2,
-        "loss": np.repeat(losses[:, 0], change.shape[1]),
-        "finished": np.repeat(columns["finished"], change.shape[1]),
-    }
+        **cell, "repeat": repeats.ravel(), "step": steps.ravel(), "influence": change.ravel() / sigma**2,
+        "loss": np.repeat(losses[:, 0], change.shape[1]), "finished": np.repeat(columns["finished"], change.shape[1]),
+    }  # fmt: skip
 
 
 @cache
@@ -176,7 +135,8 @@ def _mnist() -> Dataset:
     return load_mnist()
 
 
-def summary(frame: "pd.DataFrame", level: float = 0.05, num_bootstrap: int = 1000) -> "pd.DataFrame":
+@tabulated
+def summary(frame: pd.DataFrame, level: float = 0.05, num_bootstrap: int = 1000) -> Rows:
     """One row a reading, with its verdict by the rule.
 
     Columns: the reading; influence at the first and last probed step; the least of the mean influences in standard
@@ -184,13 +144,11 @@ def summary(frame: "pd.DataFrame", level: float = 0.05, num_bootstrap: int = 100
     interval and R squared (NaN unless all are above 0); R squared of a straight line through the influence itself, and
     the share of resamples in which it is the lower one of the two.
     """
-    import pandas as pd
     from scipy import stats
 
     generator = np.random.default_rng(0)
     readings, tests, freedom = frame.groupby(READING), frame.groupby([*READING, "step"]), frame["repeat"].nunique() - 1
     below = -float(stats.t.isf(level / tests.ngroups, freedom))
-    rows = []
     for reading, part in readings:
         table = part.pivot(index="repeat", columns="step", values="influence")
         steps, mean, error = table.columns.to_numpy(dtype=np.float64), table.mean().to_numpy(), table.sem().to_numpy()
@@ -205,8 +163,7 @@ def summary(frame: "pd.DataFrame", level: float = 0.05, num_bootstrap: int = 100
         row["low"], row["high"] = np.quantile(finite, [0.025, 0.975]) if np.isfinite(slopes[0]) else (np.nan, np.nan)
         # A resample with an influence below 0 is none that an exponential fits.
         row["exponential"] = float((np.nan_to_num(fits[1:], nan=-np.inf) > straight[1:]).mean())
-        rows.append(row | {"verdict": _verdict(row)})
-    return pd.DataFrame(rows)
+        yield row | {"verdict": _verdict(row)}
 
 
 def _verdict(row: "dict[str, float]") -> str:
@@ -231,7 +188,7 @@ def _exponentials(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return _lines(x, np.log(np.where((y > 0).all(axis=1, keepdims=True), y, np.nan)))
 
 
-def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     """The rule in the spec."""
     if lost := int((~frame["finished"] | ~np.isfinite(frame["influence"])).sum()):
         return Decision("undecided", f"{lost} of {len(frame)} influences come from runs that did not finish")
@@ -247,26 +204,40 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
             f"; {verdict}, by steps/output scale/data scale: {', '.join(which)}" for verdict, which in named.items()
         )
     )
-    if not failed and len(reproduced) >= 0.75 * len(table):
-        return Decision("reproduced", facts)
-    return Decision("not reproduced" if failed and not reproduced else "undecided", facts)
+    return Decision.by(
+        facts, passed=not failed and len(reproduced) >= 0.75 * len(table), failed=failed and not reproduced
+    )
 
 
-EXPERIMENT = Experiment(
-    paper="budget_schedules",
-    name="influence",
-    title="Figure 1, left: influence of each step's noise, by retraining",
-    question="Does the influence of a step's noise on the final loss grow exponentially with the step?",
-    specs={"quick": QUICK, "paper": PAPER},
-    cells=cells,
-    run_cell=run_cell,
-    decide=decide,
+# ---------------------------------------------------------------- simulated results
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
+    """Influence 0.98^(T - t), or a straight line between the same ends, with the scatter of pilots of 3 repeats."""
+    for cell in cells(spec):
+        steps = np.array(probes(spec, cell["num_steps"]), dtype=np.float64)
+        mean = 0.98 ** (cell["num_steps"] - steps)
+        if not right:
+            mean = mean[0] + (1 - mean[0]) * (steps - steps[0]) / (steps[-1] - steps[0])
+        # A tenth of itself at the last step, and a twentieth of the last one where it is near 0.
+        scatter = np.hypot(0.1 * mean, 0.05) * generator.standard_normal((spec["repeats"], len(steps)))
+        repeats, step = np.meshgrid(np.arange(spec["repeats"]), steps.astype(np.int64), indexing="ij")
+        columns = {"repeat": repeats.ravel(), "step": step.ravel(), "influence": (mean + scatter).ravel()}
+        yield {**cell, **columns, "finished": True}
+
+
+EXPERIMENT = study(
+    [QUICK, PAPER], (cells, run_cell, decide), "Figure 1, left: influence of each step's noise, by retraining",
+    "Does the influence of a step's noise on the final loss grow exponentially with the step?",
+    simulation=Simulation(
+        prediction="the influence is 0.98^(T - t) under every reading; each repeat scatters by a tenth of it, and by a "
+        "twentieth of the last one, as in pilots of 3 repeats",
+        rival="it grows along a straight line between the same ends", frame=simulated,
+        stated={"quick": (0.08, 0.0), "paper": (0.995, 0.0)},
+    ),
     tolerances={**FLOAT32, "influence": 0.02},
     unaccounted=(
-        preprocessing.UNACCOUNTED,
-        "All runs of a repeat share their noise, so publishing two of them cancels it.",
+        preprocessing.UNACCOUNTED, "All runs of a repeat share their noise, so publishing two of them cancels it.",
         "The influence is a difference of exact training losses: the figure is covered by no guarantee.",
     ),
-    data=tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items()),
-    figure=figures.LEFT,
-)
+    data=tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items()), figure=figures.LEFT,
+)  # fmt: skip

@@ -1,22 +1,21 @@
 """A quadratic, where the expected excess risk is exact: predicted against simulated, and against the bound."""
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
 from dpnotes.core import Status
-from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import FLOAT64, Cell
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study, tabulated
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent, theorem_4_5_schedule
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, from_influence, uniform
 from dpnotes.problems.quadratics import Quadratic, log_spectrum
 from dpnotes.random.streams import Streams
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 RULE = (
     "For every schedule and size the simulated mean is compared with the exact prediction, and for every schedule the "
@@ -28,26 +27,12 @@ RULE = (
     "intervals of 98.75% for the four slopes alone, so that what is exact was judged undecided once in twenty times: "
     "it said 'undecided' of 200 repeats and 'reproduced' of 2,000."
 )
-COMMON = {
-    "decision_rule": RULE,
-    "seed": "quadratic, second",
-    "joint_level": 0.99,
-    "epsilon": 4.0,
-    "delta": 1e-8,
-    "dim": 10,
-    "condition_number": 10.0,
-    "spread": 1.0,
-    "clip": 4.0,
-    "initial_gap": 0.6931471805599453,
-    "max_num_steps": 80,
-}
-QUICK = Spec("budget_schedules", "quadratic", "quick", {**COMMON, "num_examples": [250, 500, 1000], "repeats": 200})
-PAPER = Spec(
-    "budget_schedules",
-    "quadratic",
-    "paper",
-    {**COMMON, "num_examples": [250, 500, 1000, 2000, 4000, 8000, 16000], "repeats": 2000},
-)
+PARAMETERS = {
+    "decision_rule": RULE, "seed": "quadratic, second", "joint_level": 0.99, "epsilon": 4.0, "delta": 1e-8, "dim": 10,
+    "condition_number": 10.0, "spread": 1.0, "clip": 4.0, "initial_gap": 0.6931471805599453, "max_num_steps": 80,
+    "num_examples": Each([250, 500, 1000], [250, 500, 1000, 2000, 4000, 8000, 16000]), "repeats": Each(200, 2000),
+}  # fmt: skip
+QUICK, PAPER = profiles("budget_schedules.quadratic", PARAMETERS)
 SCHEDULES = ("uniform", "Theorem 4.5", "squared influence", "exact influence")
 
 
@@ -105,7 +90,7 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"num_examples": size} for size in spec["num_examples"]]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Every schedule at its best number of steps, `repeats` runs each, as one program."""
     problem, x0 = setting(spec, cell["num_examples"])
     rho = epsilon_to_rho(spec["epsilon"], spec["delta"], "classic")
@@ -119,57 +104,44 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         # Common random numbers: the noise of a repeat is the same for every schedule.
         streams = Streams.of(spec["seed"], [f"{cell['num_examples']}/{r}" for r in repeats[part]], context.device)
         runs = private_gradient_descent(
-            on_device,
-            [chosen[name][0] for name in names[part]],
-            x0.to(context.device).expand(len(rows), -1).clone(),
-            streams,
-            clip=spec["clip"],
-            step_size=1.0,
-            delta=spec["delta"],
-        )
+            on_device, [chosen[name][0] for name in names[part]], x0.to(context.device).expand(len(rows), -1).clone(),
+            streams, clip=spec["clip"], step_size=1.0, delta=spec["delta"],
+        )  # fmt: skip
         risk = on_device.excess_risk(runs.x).cpu().numpy()
         return {"excess_risk": risk, "finished": (runs.state.status == Status.FINISHED).cpu().numpy()}
 
     # Two (runs, examples) arrays of float64, losses and norms, are held at once.
     columns = context.in_chunks(run, len(names), 8 * (4 * problem.num_examples + 20 * problem.dim))
+    facts = {n: (s.num_steps, risk, utility_bound(spec, s, cell["num_examples"])) for n, (s, risk) in chosen.items()}
     for name in SCHEDULES:
         spent = chosen[name][0].spent
         context.record_spent(mechanism="gaussian", rho=spent, relation="zero-out-one", schedule=name, data="synthetic")
     return {
-        "num_examples": np.full(len(names), cell["num_examples"]),
-        "schedule": names,
-        "repeat": repeats,
-        "num_steps": np.array([chosen[name][0].num_steps for name in names]),
-        "predicted": np.array([chosen[name][1] for name in names]),
-        "bound": np.array([utility_bound(spec, chosen[name][0], cell["num_examples"]) for name in names]),
-        **columns,
-    }
+        **cell, "schedule": names, "repeat": repeats,
+        **columns_of("num_steps predicted bound", [facts[name] for name in names]), **columns,
+    }  # fmt: skip
 
 
-def summary(frame: "pd.DataFrame") -> "pd.DataFrame":
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """One row a schedule and size: simulated mean and its standard error beside prediction and bound."""
     groups = frame.groupby(["num_examples", "schedule"], sort=False)
     table = groups.agg(
-        num_steps=("num_steps", "first"),
-        simulated=("excess_risk", "mean"),
-        standard_error=("excess_risk", "sem"),
-        predicted=("predicted", "first"),
-        bound=("bound", "first"),
-    ).reset_index()
+        num_steps=("num_steps", "first"), simulated=("excess_risk", "mean"), standard_error=("excess_risk", "sem"),
+        predicted=("predicted", "first"), bound=("bound", "first"),
+    ).reset_index()  # fmt: skip
     table["z"] = (table["simulated"] - table["predicted"]) / table["standard_error"]
     return table
 
 
-def slopes(frame: "pd.DataFrame", level: float = 0.9875) -> "pd.DataFrame":
+@tabulated
+def slopes(frame: pd.DataFrame, level: float = 0.9875) -> Rows:
     """Slope of ln(excess risk) against ln(num_examples) for each schedule, its interval at `level`, the prediction.
 
     A slope is linear in the logarithms of the means. To first order so is what a repeat adds to it, and its mean has a
     t-interval.
     """
-    import pandas as pd
     from scipy import stats
 
-    rows = []
     for name, part in frame.groupby("schedule", sort=False):
         table = part.pivot(index="repeat", columns="num_examples", values="excess_risk")
         log_size = np.log(table.columns.to_numpy(dtype=np.float64))
@@ -179,11 +151,10 @@ def slopes(frame: "pd.DataFrame", level: float = 0.9875) -> "pd.DataFrame":
         error = float(stats.sem(table.to_numpy() / mean @ weights)) * stats.t.isf((1 - level) / 2, len(table) - 1)
         predicted = part.groupby("num_examples")["predicted"].first().to_numpy()
         row = {"schedule": name, "slope": slope, "low": slope - error, "high": slope + error}
-        rows.append(row | {"predicted": float(np.log(predicted) @ weights)})
-    return pd.DataFrame(rows)
+        yield row | {"predicted": float(np.log(predicted) @ weights)}
 
 
-def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     """The rule in the spec."""
     from scipy import stats
 
@@ -206,20 +177,68 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
         f"{', '.join(missed['schedule']) or 'none'}"
     )
     above = over > stats.t.isf(0.05 / len(table), freedom)
-    if abs(worst["z"]) > widest or len(missed) or above or wins.min() < -ahead:
-        return Decision("not reproduced", facts)
-    return Decision("undecided" if over > 0 or wins.min() < ahead else "reproduced", facts)
+    failed = abs(worst["z"]) > widest or len(missed) or above or wins.min() < -ahead
+    return Decision.by(facts, failed=failed, passed=over <= 0 and wins.min() >= ahead)
 
 
-EXPERIMENT = Experiment(
-    paper="budget_schedules",
-    name="quadratic",
-    title="Quadratic: exact expected excess risk, simulated and bounded",
-    question="Does noisy descent do what the algebra says, and does a dynamic schedule beat a uniform one?",
-    specs={"quick": QUICK, "paper": PAPER},
-    cells=cells,
-    run_cell=run_cell,
-    decide=decide,
+# ---------------------------------------------------------------- simulated results
+@lru_cache(maxsize=32)
+def _exact(spec_json: str, num_examples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, list[float]]]:
+    """The parts of the distribution of the runs, by coordinate and schedule.
+
+    Curvature; where the schedules end in the mean; a root of their covariance under common noise; and steps,
+    prediction and bound of each schedule.
+    """
+    spec = Spec.from_json(spec_json)
+    problem, x0 = setting(spec, num_examples)
+    rho = epsilon_to_rho(spec["epsilon"], spec["delta"], "classic")
+    chosen = [best_schedule(spec, problem, x0, name, rho) for name in SCHEDULES]
+    curvature = problem.spectrum.numpy()
+    longest = max(schedule.num_steps for schedule, _ in chosen)
+    start = (x0[0] - problem.center).numpy()
+    mean = np.stack([(1 - curvature) ** schedule.num_steps * start for schedule, _ in chosen], axis=1)
+    reached = np.zeros((len(curvature), len(chosen), longest))
+    for place, (schedule, _) in enumerate(chosen):
+        left = np.arange(schedule.num_steps - 1, -1, -1)
+        std = schedule.noise_multipliers * spec["clip"] / num_examples
+        reached[:, place, : schedule.num_steps] = (1 - curvature)[:, None] ** left * std
+    values, vectors = np.linalg.eigh(reached @ reached.transpose(0, 2, 1))
+    root = vectors * np.sqrt(values.clip(0))[:, None, :]
+    facts = {
+        "num_steps": [schedule.num_steps for schedule, _ in chosen],
+        "predicted": [risk for _, risk in chosen],
+        "bound": [utility_bound(spec, schedule, num_examples) for schedule, _ in chosen],
+    }
+    return curvature, mean, root, facts
+
+
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
+    """The law of the runs itself; by the rival Theorem 4.5's runs end where uniform ones of other noise do."""
+    for size in spec["num_examples"]:
+        curvature, mean, root, facts = _exact(spec.json, size)
+
+        def risks(curvature=curvature, mean=mean, root=root) -> np.ndarray:
+            noise = generator.standard_normal((spec["repeats"], *mean.shape))
+            points = mean + np.einsum("jsk,rjk->rjs", root, noise)
+            return np.einsum("j,rjs->rs", curvature, points**2) / 2
+
+        risk = risks()
+        if not right:
+            risk[:, SCHEDULES.index("Theorem 4.5")] = risks()[:, SCHEDULES.index("uniform")]
+        for place, name in enumerate(SCHEDULES):
+            columns = {key: values[place] for key, values in facts.items()}
+            repeats = {"repeat": np.arange(spec["repeats"]), "excess_risk": risk[:, place], "finished": True}
+            yield {"num_examples": size, "schedule": name, **repeats, **columns}
+
+
+EXPERIMENT = study(
+    [QUICK, PAPER], (cells, run_cell, decide), "Quadratic: exact expected excess risk, simulated and bounded",
+    "Does noisy descent do what the algebra says, and does a dynamic schedule beat a uniform one?",
+    simulation=Simulation(
+        prediction="the runs follow their exact law, under common noise",
+        rival="Theorem 4.5's schedule ends where the uniform one does", frame=simulated,
+        stated={"quick": (0.95, 0.0), "paper": (0.985, 0.0)},
+    ),
     rule=("joint_level",),
-    tolerances=FLOAT64,
-)
+)  # fmt: skip

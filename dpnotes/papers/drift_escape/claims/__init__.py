@@ -1,7 +1,7 @@
-"""Anonymous authors, "Private Stochastic Optimization for Achieving Second-Order Stationary Points": claims, checked.
+"""Anonymous authors, "Private Stochastic Optimization for ... Stationary Points": the paper's claims, checked.
 
-Letters are the paper's, except that its script T, S and F (steps of an escape, radius, decrease) are `T_esc`, `S` and
-`F_esc`, and its number of fresh gradients is `R`. Logarithms are natural. The version read is named in `PAPER`.
+The letters are the paper's, except that its script T, S and F (steps of an escape, radius, decrease) are `T_esc`, `S`
+and `F_esc`, and its number of fresh gradients is `R`. Logarithms are natural. `PAPER` names the version that was read.
 """
 
 from dpnotes.papers.drift_escape.claims import descent, distributed, escape, oracle, own, products, tools

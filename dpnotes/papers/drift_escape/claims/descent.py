@@ -65,7 +65,7 @@ at("eq60", "eq. (60)", "Distance of an escape")(
     "(57) with (58) and (59) put in; U stands for the decrease, T for the number of steps.",
 )
 
-moved = radius**2 / (4 * eta * escape_steps)  # what (62) gives without noise
+moved = radius**2 / (4 * eta * escape_steps)  # the decrease that (62) gives without noise
 definitions = {**by_steps, **by_radius}
 example = {s: 1, iota: 10, alpha: 1, rho: 1}
 at("lemma4", "Lemma 4, (4), (63) to (65)", "Decrease by an escape")(

@@ -78,7 +78,7 @@ rates(at, "thm3", "Appendix F.2", *shared, m, SHARED_RATE, SHARED_SAMPLES)
 
 
 def of_kind(kind: str) -> dict[str, Any]:
-    """Noise of one kind alone, with what does not depend on the kind."""
+    """Return the rate's conditions for one kind of noise alone (data or privacy), with those of neither kind."""
     other = {"data": ": privacy", "privacy": ": data"}[kind]
     conditions = {name: term for name, term in rate_terms(m).items() if not name.endswith(other)}
     regime = small_errors(*shared)
@@ -120,7 +120,7 @@ at("alg4.hessian", "Algorithm 4, line 4", "Noise of a Hessian in Algorithm 4")(
 allowed = G * sqrt(d * T * log(1 / delta) * log(16 / omega_s)) / (sqrt(m) * n * epsilon)
 noise = {sigma1: G * sqrt(c1 * T * log(1 / delta)) / (n * epsilon)}
 example = {c1: 9.67, c2: 9.67, omega_s: 0.05, d: 60, m: 1, n: 1000, T: 50, epsilon: 1, delta: 1e-5, G: 1, M: 1}
-# nSG(2 sqrt(2) sigma_1 sqrt(d/m)) by Lemma 10, inverted at the probability omega'/8
+# By Lemma 10 the error is nSG(2 sqrt(2) sigma_1 sqrt(d/m)); its tail bound is inverted at the probability omega'/8.
 tail_of_p, eighth = 2 * sqrt(2) * sigma1 * sqrt(d / m) * sqrt(2 * log(2 / fails)), {fails: omega_s / 8}
 tail = tail_of_p.xreplace(eighth)
 at(
@@ -143,7 +143,7 @@ at(
 
 allowed_curvature = M * d * sqrt(T * log(1 / delta) * log(32 / omega_s)) / (sqrt(m) * n * epsilon)
 curvature_noise = {sigma2: M * sqrt(c2 * d * T * log(1 / delta)) / (n * epsilon)}
-# The norm is sqrt(2)-Lipschitz in the independent entries, and its mean is at most 2 sqrt(d).
+# The norm is a sqrt(2)-Lipschitz function of the independent entries, and its mean is at most 2 sqrt(d).
 curvature_tail = sigma2 / sqrt(m) * (2 * sqrt(d) + sqrt(2) * sqrt(2 * log(2 / (omega_s / 8))))
 at(
     "alg4.hessian_threshold",

@@ -14,7 +14,7 @@ at, CLAIMS = PAPER.section()
 
 
 # ---------------------------------------------------------------- Section 1 and 3: the rate of prior work
-# With eta = 1/M and G = M = U = 1: b_1 = n kappa, b_2 = n alpha^2; kappa from a fresh gradient's noise.
+# With eta = 1/M and G = M = U = 1: b_1 = n kappa and b_2 = n alpha^2; the noise of a fresh gradient determines kappa.
 threshold = p / a
 at("sec1.prior", "Section 1, contribution 2", "Private term of the rate quoted for prior work")(
     Crossover(p**2 * threshold / a**4, a**2, a, p ** Rational(2, 7), example={p: 0.01}),

@@ -45,9 +45,10 @@ summed = SYMBOLS.symbol("differences in g_t", "differences that the estimate of 
 
 
 def differences(steps: int, threshold: int, *, printed: bool) -> dict[int, int]:
-    """How many differences the estimate of each step sums, for moves of length 1.
+    """Return the number of differences in the estimate of each step, for moves of length 1.
 
-    Algorithm 2 executed: drift and time move on after a difference only, as printed, or after a fresh gradient, too.
+    This executes Algorithm 2. As printed, drift and time advance only after a difference; otherwise also after a fresh
+    gradient.
     """
     counts: dict[int, int] = {}
     drift, time = threshold, 1
@@ -101,7 +102,7 @@ at("lemma7.jump", "Lemma 7, proof, with Algorithm 1, line 11", "Drift when an at
 
 lips = SYMBOLS.symbol("K", "number of steps since the last fresh gradient")
 share = SYMBOLS.symbol("kappa/K", "drift of one of K steps", LENGTH**2, latex="\\kappa/K")
-drift = lips * (M**2 * share * log(d) / b2)  # K steps that share the drift kappa
+drift = lips * (M**2 * share * log(d) / b2)  # K steps, over which the drift kappa is spread
 shared_drift = {share: kappa / lips}
 at("lemma7.sigma", "Lemma 7, eq. (8)", "Data noise of the oracle")(
     Identity(
@@ -182,7 +183,7 @@ at(
 
 
 def bracket(count: Any, scale: Any) -> Any:
-    """(82), or (94), under the root."""
+    """Return the expression under the root in (82), or (94)."""
     return (
         G**2 * U * eta / (count * kappa)
         + G**2 * d * U**2 * eta**2 / (scale**2 * kappa**2)
@@ -206,7 +207,7 @@ at("eq82", "eq. (82)", "Noise level at the printed batches")(
 
 
 def bracket_in_alpha(count: Any, scale: Any) -> Any:
-    """(83), or (95), under the root."""
+    """Return the expression under the root in (83), or (95)."""
     return (
         G**2 * U * sqrt(rho) * sqrt(alpha) / (M**2 * count * kappa)
         + G**2 * d * U**2 * rho * alpha / (scale**2 * M**4 * kappa**2)
@@ -223,7 +224,7 @@ at("eq83", "eq. (83)", "Noise level in terms of alpha")(
 
 
 def in_kappa(count: Any, scale: Any) -> tuple[Any, Any, Any, Any]:
-    """The four members of the display below (83), or (95): alpha where each term equals alpha^2."""
+    """Return the four members of the display below (83), or (95): the alpha at which each term equals alpha^2."""
     return (
         (G**2 * U * sqrt(rho) / (M**2 * count * kappa)) ** Rational(2, 3),
         G**2 * d * U**2 * rho / (scale**2 * M**4 * kappa**2),
@@ -251,12 +252,12 @@ as_read = (
 
 
 def sampling_error(count: Any) -> Any:
-    """What the noise of the data costs, for so many examples."""
+    """Return the part of the error that comes from sampling, for `count` examples."""
     return (G * U * M / count) ** one_third
 
 
 def private_error(scale: Any) -> Any:
-    """What privacy costs, at n epsilon, times sqrt(m) for m clients."""
+    """Return the part of the error that comes from privacy; `scale` is n epsilon, times sqrt(m) for m clients."""
     constants = G ** Rational(2, 15) * U ** Rational(2, 5) * M ** Rational(8, 15) / rho ** Rational(1, 15)
     return constants * (sqrt(d) / scale) ** Rational(2, 5)
 
@@ -266,10 +267,10 @@ ones = (G, M, rho, U)  # the paper's rates set them to 1
 
 
 def rate_terms(clients: Any = 1, step: Any = None, logs: Any = 1) -> dict[str, Any]:
-    """What the proofs of Theorems 2 and 3 ask for: every entry at most 1, up to constants.
+    """Return the conditions of the proofs of Theorems 2 and 3: every entry is at most 1, up to constants.
 
-    The error alpha of Theorem 1 is at least the noise level, of Lemma 7 (or 9); the fresh gradients of Lemma 8, and
-    the steps of (72), share n examples; the step size is that of (4), unless another is given.
+    The error alpha of Theorem 1 is at least the noise level of Lemma 7 (or 9). The fresh gradients of Lemma 8 and the
+    steps of (72) share n examples. The step size is that of (4), unless `step` gives another one.
     """
     step = sqrt(rho * alpha) / (logs**2 * M**2) if step is None else step
     level = logs**6 / (clients * alpha**2)
@@ -285,25 +286,25 @@ def rate_terms(clients: Any = 1, step: Any = None, logs: Any = 1) -> dict[str, A
 
 
 def small_errors(count: Any, scale: Any) -> dict[str, Any]:
-    """The errors are below (G^2 M^2/rho)^{1/3}, as any error is that is at most G and at most M^2/rho."""
+    """Return the conditions that both errors are below (G^2 M^2/rho)^{1/3}, as any error below G and M^2/rho is."""
     bound = (G**2 * M**2 / rho) ** one_third
     return {"sampling error small": sampling_error(count) / bound, "privacy error small": private_error(scale) / bound}
 
 
 def thresholds(count: Any, scale: Any, power: Any) -> tuple[Any, Any]:
-    """The two members of kappa as printed, with the given power of d."""
+    """Return the two members of kappa as printed, with the given power of d."""
     constants = G ** Rational(14, 15) * U ** Rational(4, 5) * rho ** Rational(8, 15) / M ** Rational(34, 15)
     sampling = G ** Rational(3, 2) * sqrt(U) * sqrt(rho) / (M ** Rational(5, 2) * sqrt(count))
     return sampling, constants * d**power / scale ** Rational(4, 5)
 
 
 def mixed_error(count: Any, scale: Any) -> Any:
-    """What Theorems 2 and 3 lose: data noise of fresh gradients against privacy noise of differences."""
+    """Return the term that Theorems 2 and 3 lose: data noise of fresh gradients times privacy noise of differences."""
     return (G**2 * M**4 * U**3 * d / (sqrt(rho) * count * scale**2)) ** Rational(2, 17)
 
 
 def noise_terms(clients: Any) -> dict[str, Any]:
-    """The noise level of Lemma 7, or 9, by its four terms."""
+    """Return the four terms of the noise level of Lemma 7, or 9."""
     return {
         "fresh gradients: data": G / sqrt(clients * b1),
         "fresh gradients: privacy": G * sqrt(d) / (sqrt(clients) * b1 * epsilon),
@@ -313,7 +314,7 @@ def noise_terms(clients: Any) -> dict[str, Any]:
 
 
 def choice(count: Any, scale: Any, clients: Any, error: Any, threshold: Any) -> Choice:
-    """The parameters as printed, for an error and a threshold kappa."""
+    """Return the parameters as printed, for a given error and threshold kappa."""
     return Choice(
         {
             alpha: error,
@@ -333,7 +334,7 @@ def choice(count: Any, scale: Any, clients: Any, error: Any, threshold: Any) -> 
 
 
 def balanced_threshold(count: Any, scale: Any) -> Any:
-    """The least kappa at which fresh gradients are accurate enough."""
+    """Return the least kappa at which fresh gradients are accurate enough."""
     return G**2 * U * eta / (count * alpha**2) + G * sqrt(d) * U * eta / (scale * alpha)
 
 
@@ -343,7 +344,7 @@ PROOF_OF_RATES = ("lemma8", "thm2.noise")  # the number of fresh gradients, and 
 def rates(
     at: Section, place: str, appendix: str, count: Any, scale: Any, clients: Any, rate: Calculator, samples: Calculator
 ) -> None:
-    """What Theorem 2 and its extension Theorem 3 say."""
+    """Add the claims of Theorem 2, or of its extension Theorem 3."""
     number = place[-1]
     reading = "" if clients == 1 else as_read
     printed = count**-one_third + (sqrt(d) / scale) ** Rational(2, 5)

@@ -1,4 +1,4 @@
-"""Results of our own: derived here, unpublished, with proofs in docs/derivations/drift_escape.md."""
+"""Our own unpublished results, with proofs in docs/derivations/drift_escape.md."""
 
 from sympy import Rational, log, sqrt
 

@@ -1,6 +1,6 @@
-"""Selection by products of Hessians with vectors in place of whole Hessians: results of our own, as in `own.py`.
+"""Our own results on selection with Hessian-vector products in place of whole Hessians, as in `own.py`.
 
-Section "Selection by products" of docs/derivations/drift_escape.md has the test and its proof.
+The section "Selection by products" of docs/derivations/drift_escape.md states the test and proves it.
 """
 
 from sympy import Rational, log, sqrt
@@ -31,7 +31,7 @@ at.own("products.noise", "Noise of a product of a Hessian with a unit vector")(
     "T K releases cost sqrt(T K). A gradient has G^2 for M^2 K, a whole Hessian has d for K.",
 )
 
-norms = sqrt(T) / scale  # of noise: per unit of what one example moves
+norms = sqrt(T) / scale  # norm of the noise per unit of sensitivity
 at.own("products.whole", "Number of products from which whole Hessians have less noise")(
     Crossover(M * sqrt(d * products) * norms, M * d * norms, products, d),
     "The norms of the noise of K products and of a whole Hessian, up to constants.",

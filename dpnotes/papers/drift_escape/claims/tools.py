@@ -1,4 +1,4 @@
-"""Appendix C."""
+"""Appendix C: concentration inequalities and other tools."""
 
 from typing import Any
 
@@ -91,7 +91,7 @@ at("lemma14", "Lemma 14", "Matrix Bernstein inequality for a norm")(
 
 
 def least_epsilon(z: Any) -> Any:
-    """A privacy loss that the Gaussian mechanism exceeds, at failure probability delta.
+    """Return an epsilon that is too small for the Gaussian mechanism with noise multiplier z at this delta.
 
     Its exact delta at epsilon is at least 1 - exp(-v^2/2) with v = z/2 - epsilon/z > 0.
     """

@@ -1,6 +1,6 @@
 """The experiments of drift escape: what it returns, what its repeats and steps do, what it spends, and real data."""
 
-from dpnotes.experiments import stating, wanting
+from dpnotes.experiments import wanting
 from dpnotes.papers.drift_escape.experiments import (
     audit,
     clients,
@@ -13,22 +13,6 @@ from dpnotes.papers.drift_escape.experiments import (
     step_size,
 )
 from dpnotes.papers.drift_escape.experiments.costs import COSTS
-from dpnotes.papers.drift_escape.experiments.worlds import WORLDS
 
-EXPERIMENTS = wanting(
-    stating(
-        (
-            returned_point.EXPERIMENT,
-            repeats.EXPERIMENT,
-            step_size.EXPERIMENT,
-            audit.EXPERIMENT,
-            clients.EXPERIMENT,
-            sharing.EXPERIMENT,
-            selection.EXPERIMENT,
-            mnist_clients.EXPERIMENT,
-            sensing.EXPERIMENT,
-        ),
-        WORLDS,
-    ),
-    COSTS,
-)
+_STUDIES = (returned_point, repeats, step_size, audit, clients, sharing, selection, mnist_clients, sensing)
+EXPERIMENTS = wanting([study.EXPERIMENT for study in _STUDIES], COSTS)

@@ -1,27 +1,25 @@
-"""What m clients are worth: the error of their mean, with and without disagreement, along the path of drift escape."""
+"""The value of m clients: the error of their mean, with and without disagreement, along a path of drift escape."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Context, Decision, Experiment, Spec
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import power_law
-from dpnotes.experiments.spec import FLOAT64, Cell
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, stacked, study
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.holdings import TiltedSamples
 from dpnotes.oracles.samples import VirtualSamples
-from dpnotes.papers.drift_escape.algorithms import Escape, Parameters, method_of
-from dpnotes.papers.drift_escape.clients import clients_of
+from dpnotes.papers.drift_escape.algorithms import DriftEscapeParameters, Escape, method_of
+from dpnotes.papers.drift_escape.distributed import clients_of
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 RULE = (
     "Lemma 9: the squared error of the server's estimate is 1/m of that of one client, whether it is of the examples' "
@@ -33,35 +31,24 @@ RULE = (
     "chance of 0.998, all four with 0.99; with exponents of -1/2, or with a floor of a tenth of one client's error "
     "(about -0.5), none is."
 )
-COMMON: dict[str, Any] = {
-    "decision_rule": RULE,
-    "seed": "clients",
-    "dim": 20,
-    "smoothness": 2.0,
-    "gradient_bound": 6.0,
+PARAMETERS: dict[str, Any] = {
+    "decision_rule": RULE, "seed": "clients", "dim": 20, "smoothness": 2.0, "gradient_bound": 6.0,
     "features": 0.5,  # standard deviation of an example's gradient in a coordinate, at most
     "tilt": 1.0,  # length of a client's tilt, where clients disagree
     "first": 4000,  # b1, of each client
     "least": 400,  # b2
-    "drift_threshold": 0.3,
-    "step_size": 0.2,
-    "steps": 30,
+    "drift_threshold": 0.3, "step_size": 0.2, "steps": 30,
     "block": 4,  # clients that are added up first, wherever they are computed
     # Of the mechanism's noise over its sensitivity: so little that examples decide the error, and so much that it does.
     "multipliers": {"examples": 0.01, "mechanism": 5.0},
-}
-QUICK = Spec("drift_escape", "clients", "quick", {**COMMON, "clients": [1, 2, 4, 16, 64], "repeats": 100})
-PAPER = Spec("drift_escape", "clients", "paper", {**COMMON, "clients": [1, 4, 16, 64, 256], "repeats": 400})
+    "clients": Each([1, 2, 4, 16, 64], [1, 4, 16, 64, 256]), "repeats": Each(100, 400),
+}  # fmt: skip
+QUICK, PAPER = profiles("drift_escape.clients", PARAMETERS)
 
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a noise, a disagreement and a number of clients."""
-    return [
-        {"noise": noise, "tilted": tilted, "clients": clients}
-        for noise in spec["multipliers"]
-        for tilted in (False, True)
-        for clients in spec["clients"]
-    ]
+    return grid(noise=spec["multipliers"], tilted=(False, True), clients=spec["clients"])
 
 
 def setting(spec: Spec) -> VirtualData:
@@ -77,19 +64,19 @@ def tilts(spec: Spec, clients: int) -> Tensor:
     return spec["tilt"] * drawn / drawn.norm(dim=1, keepdim=True).mean().clamp_min(1e-12)
 
 
-def parameters(spec: Spec, noise: str) -> Parameters:
+def parameters(spec: Spec, noise: str) -> DriftEscapeParameters:
     """A run that descends all the way: no gradient is small enough for a test."""
     escape = Escape(
         accuracy=0.1, smoothness=spec["smoothness"], hessian_lipschitz=1.0, step_size=spec["step_size"],
         threshold=1e-12, attempt_length=10, radius=1.0, attempts=1, num_steps=spec["steps"], origin="the spec",
     )  # fmt: skip
-    return Parameters(
+    return DriftEscapeParameters(
         escape, spec["gradient_bound"], spec["drift_threshold"], spec["first"], spec["least"],
         spec["multipliers"][noise], "the spec",
     )  # fmt: skip
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """The mean squared error of the estimates of each run, and what each client used."""
     data, count, dim = setting(spec), cell["clients"], spec["dim"]
     apart = tilts(spec, count).to(context.device) * float(cell["tilted"])
@@ -117,15 +104,14 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         return {"error": error.cpu().numpy(), "used": used.cpu().numpy(), "steps": state.steps.cpu().numpy()}
 
     columns = context.in_chunks(run, spec["repeats"], 8 * 30 * dim * count)
-    about = {name: np.full(spec["repeats"], value) for name, value in cell.items()}
-    return {**about, "repeat": np.arange(spec["repeats"]), **columns}
+    return {**cell, "repeat": np.arange(spec["repeats"]), **columns}
 
 
 def _samples(data: VirtualData, apart: Tensor, runs: int, members: range) -> TiltedSamples:
     return TiltedSamples(VirtualSamples(data, 10**15), apart[members.start : members.stop].repeat(runs, 1))
 
 
-def exponents(frame: "pd.DataFrame") -> dict[str, Any]:
+def exponents(frame: pd.DataFrame) -> dict[str, Any]:
     """The exponent of the squared error in m, by what makes it and whether clients disagree."""
     found = {}
     for (noise, tilted), part in frame.groupby(["noise", "tilted"], sort=False):
@@ -135,7 +121,7 @@ def exponents(frame: "pd.DataFrame") -> dict[str, Any]:
     return found
 
 
-def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     """The rule in the spec."""
     found = exponents(frame)
     facts = "; ".join(f"{name}: {slope}" for name, slope in found.items())
@@ -147,15 +133,23 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
     return Decision("reproduced" if inside else "undecided", f"exponents in m {facts}")
 
 
-EXPERIMENT = Experiment(
-    paper="drift_escape",
-    name="clients",
-    title="Lemma 9: the error of a mean of clients, alike or not",
-    question="What are m clients worth that add noise of their own?",
-    specs={"quick": QUICK, "paper": PAPER},
-    cells=cells,
-    run_cell=run_cell,
-    decide=decide,
-    tolerances=FLOAT64,
+# ---------------------------------------------------------------- simulated results
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
+    """Mean squared errors that fall as a power of m, and scatter by 0.2 from run to run as in the stored results."""
+    for cell in cells(spec):
+        mean = cell["clients"] ** (-1.0 if right else -0.9)
+        error = mean * np.exp(generator.normal(0, 0.2, spec["repeats"]))
+        steps = spec["steps"]
+        yield {**cell, "repeat": np.arange(len(error)), "error": error, "steps": steps}
+
+
+EXPERIMENT = study(
+    [QUICK, PAPER], (cells, run_cell, decide), "Lemma 9: the error of a mean of clients, alike or not",
+    "What are m clients worth that add noise of their own?",
+    simulation=Simulation(
+        prediction="the exponent of the squared error in m is -1; runs scatter by 0.2, as in the stored results",
+        rival="the exponent is -0.9", frame=simulated, stated={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
+    ),
     distributed=True,
-)
+)  # fmt: skip

@@ -58,12 +58,9 @@ class Ladder:
         """Global, all attained."""
         height = float((self.curvatures**3).sum())
         found = {
-            "smoothness": float(self.curvatures.max()),
-            "hessian_lipschitz": 1.0,
-            "minimum": -height,
-            "maximum": height,
+            "smoothness": float(self.curvatures.max()), "hessian_lipschitz": 1.0, "minimum": -height, "maximum": height,
             "lipschitz": float(torch.linalg.vector_norm(self.curvatures**2)),
-        }
+        }  # fmt: skip
         return {name: Constant(value, "proved", "a sum of cosines") for name, value in found.items()}
 
     def constants_within(self, radius: float) -> dict[str, Constant]:
@@ -110,7 +107,7 @@ class Ladder:
 
 
 @dataclass(frozen=True)
-class Parameters:
+class LadderParameters:
     """Equations (4) of the paper with constants that can be run: M = rho = 1, and powers of iota are 1.
 
     `chi = 2 psi`, `alpha = 4 chi`, S = `radius` = 0.3 sqrt(alpha), eta = `step_size` and T_esc = `attempt_length` =
@@ -129,7 +126,7 @@ class Parameters:
 
     @property
     def alpha(self) -> float:
-        """What the returned point should reach."""
+        """The stationarity that the returned point should reach."""
         return 4 * self.chi
 
     @property
@@ -165,7 +162,7 @@ class Parameters:
         all of them. An attempt fails where it is then within the radius.
 
         Example:
-          >>> found = Parameters(1e-3, 10, 1.0)
+          >>> found = LadderParameters(1e-3, 10, 1.0)
           >>> round(found.largest_curvature(8, 0.5) ** 2 / found.psi, 2), round(found.alpha / found.psi)
           (1.97, 8)
         """

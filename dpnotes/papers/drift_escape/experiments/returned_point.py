@@ -2,28 +2,25 @@
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate, Status
-from dpnotes.experiments import Context, Decision, Experiment, Spec
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import power_law
-from dpnotes.experiments.spec import FLOAT64, Cell
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, proportion, study, tabulated
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.fresh import FreshGradient
-from dpnotes.papers.drift_escape.experiments.intervals import proportion
-from dpnotes.papers.drift_escape.experiments.ladder import DEPTH, Ladder, Parameters, quiet_first
+from dpnotes.papers.drift_escape.experiments.ladder import DEPTH, Ladder, LadderParameters, quiet_first
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 RULE = (
     "Parameters are equations (4) with practical constants, and what is returned is judged by exact gradients and "
@@ -44,57 +41,30 @@ RULE = (
     "with the step 1/M, which neither statement is about. Of the paper profile it said: not reproduced, since at psi "
     "= 0.01 and d = 1000 two coupled attempts leave in 0.44. What it says of these runs is given beside."
 )
-COMMON: dict[str, Any] = {
-    "decision_rule": RULE,
-    "seed": "returned point, hills and both steps",
-    "attempts": 8,
+PARAMETERS: dict[str, Any] = {
+    "decision_rule": RULE, "seed": "returned point, hills and both steps", "attempts": 8,
     "steps_at_most": 100,  # attempt lengths of a run
-    "tilts": [0.0, 0.01, 0.1, 1.0],
-    "repeats_of_attempts": 400,
-    "Q": [1, 2, 4, 8],
-    "shorter": [1.0, 0.6],
-    "repeats_of_stops": 400,
-    "psi_of_stops": 0.01,
-    "dim_of_stops": 10,
-}
-QUICK = Spec(
-    "drift_escape",
-    "returned_point",
-    "quick",
-    {
-        **COMMON,
-        "psi": {"1/M": [1e-4, 1e-3, 1e-2]},
-        "psi_of_hills": {"1/M": [1e-4, 1e-2]},
-        "hills": [2 ** (k / 4) for k in range(-2, 6)],  # curvatures over sqrt(rho psi)
-        "repeats_of_hills": 48,
-        "dim_of_hills": 10,
-        "repeats": 24,
-        "psi_of_attempts": {"1/M": [0.01], "theorem": [0.01]},
-        "dims": [10],
-    },
-)
-PAPER = Spec(
-    "drift_escape",
-    "returned_point",
-    "paper",
-    {
-        **COMMON,
-        "psi": {"1/M": [10 ** (k / 2) for k in range(-12, -3)], "theorem": [10 ** (k / 4) for k in range(-16, -7)]},
-        "psi_of_hills": {
-            "1/M": [10 ** (k / 2) for k in range(-12, -3)],
-            "theorem": [10 ** (k / 2) for k in range(-7, -3)],
+    "tilts": [0.0, 0.01, 0.1, 1.0], "repeats_of_attempts": Each(400, 4000), "Q": [1, 2, 4, 8], "shorter": [1.0, 0.6],
+    "repeats_of_stops": Each(400, 4000), "psi_of_stops": 0.01, "dim_of_stops": 10,
+    "psi": Each(
+        {"1/M": [1e-4, 1e-3, 1e-2]},
+        {"1/M": [10 ** (k / 2) for k in range(-12, -3)], "theorem": [10 ** (k / 4) for k in range(-16, -7)]},
+    ),
+    "psi_of_hills": Each(
+        {"1/M": [1e-4, 1e-2]},
+        {
+            "1/M": [10 ** (k / 2) for k in range(-12, -3)], "theorem": [10 ** (k / 2) for k in range(-7, -3)],
         },
-        "hills": [2 ** (k / 4) for k in range(-2, 7)],
-        "repeats_of_hills": 100,
-        "dim_of_hills": 10,
-        "repeats": 100,
-        # At 1e-4 an attempt with the theorem's step is 11,000 steps long.
-        "psi_of_attempts": {"1/M": [1e-4, 1e-3, 1e-2], "theorem": [1e-3, 1e-2]},
-        "dims": [10, 100, 1000],
-        "repeats_of_attempts": 4000,
-        "repeats_of_stops": 4000,
-    },
-)
+    ),
+    "hills": Each(
+        [2 ** (k / 4) for k in range(-2, 6)], [2 ** (k / 4) for k in range(-2, 7)]
+    ),  # curvatures over sqrt(rho psi)
+    "repeats_of_hills": Each(48, 100), "dim_of_hills": 10, "repeats": Each(24, 100),
+    # At 1e-4 an attempt with the theorem's step is 11,000 steps long.
+    "psi_of_attempts": Each({"1/M": [0.01], "theorem": [0.01]}, {"1/M": [1e-4, 1e-3, 1e-2], "theorem": [1e-3, 1e-2]}),
+    "dims": Each([10], [10, 100, 1000]),
+}  # fmt: skip
+QUICK, PAPER = profiles("drift_escape.returned_point", PARAMETERS)
 
 
 _WIDTH, _NEAR = 0.05, 0.03  # of the intervals of slopes, to either side; and how near to the linear theory
@@ -104,57 +74,45 @@ _BOOTSTRAP = 4000
 def cells(spec: Spec) -> list[Cell]:
     """Runs of the algorithm over psi, on the ladder and on hills; single attempts; runs with few or short ones."""
     common = {"dim": 0, "Q": spec["attempts"], "shorter": 1.0, "hill": 0.0}
-    found: list[Cell] = [
-        {**common, "kind": "level", "step": step, "psi": psi} for step, values in spec["psi"].items() for psi in values
+
+    def over(name: str) -> list[Cell]:
+        return [{**common, "step": step, "psi": psi} for step, values in spec[name].items() for psi in values]
+
+    stop = {**common, "step": "1/M", "psi": spec["psi_of_stops"], "dim": spec["dim_of_stops"]}
+    hills = grid(kind=["hill"], dim=[spec["dim_of_hills"]], hill=spec["hills"])
+    return [
+        *({**each, "kind": "level"} for each in over("psi")),
+        *({**each, **hill} for each in over("psi_of_hills") for hill in hills),
+        *({**each, "kind": "attempt", "dim": dim, "Q": 1} for each in over("psi_of_attempts") for dim in spec["dims"]),
+        *({**stop, **each} for each in grid(kind=["stop"], Q=spec["Q"], shorter=spec["shorter"])),
     ]
-    found += [
-        {**common, "kind": "hill", "step": step, "psi": psi, "dim": spec["dim_of_hills"], "hill": hill}
-        for step, values in spec["psi_of_hills"].items()
-        for psi in values
-        for hill in spec["hills"]
-    ]
-    found += [
-        {**common, "kind": "attempt", "step": step, "psi": psi, "dim": dim, "Q": 1}
-        for step, values in spec["psi_of_attempts"].items()
-        for psi in values
-        for dim in spec["dims"]
-    ]
-    found += [
-        {**common, "kind": "stop", "step": "1/M", "psi": spec["psi_of_stops"], "dim": spec["dim_of_stops"], "Q": count,
-         "shorter": shorter}
-        for count in spec["Q"]
-        for shorter in spec["shorter"]
-    ]  # fmt: skip
-    return found
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """One kind of run; the columns are those of all kinds."""
-    rows = _attempts(spec, cell, context) if cell["kind"] == "attempt" else _runs(spec, cell, context)
-    count = len(rows["repeat"])
+    rows = (_attempts if cell["kind"] == "attempt" else _runs)(spec, cell, context)
     numbers = ("tilt", "level", "gradient", "curvature", "last", "steps", "tests", "num_coordinates", "step_size")
     blank = dict.fromkeys(numbers, math.nan)
     flags = dict.fromkeys(("finished", "false_stop", "escaped", "coupled", "curvature_binds"), False)
-    columns = {name: np.full(count, value) for name, value in (blank | flags | cell).items()}
-    return {**columns, **rows}
+    return {**blank, **flags, **cell, **rows}
 
 
-def parameters(spec: Spec, cell: Cell, dim: int) -> tuple[Parameters, int]:
+def parameters(spec: Spec, cell: Cell, dim: int) -> tuple[LadderParameters, int]:
     """Those of a cell, and the length of its attempts."""
-    found = Parameters(cell["psi"], dim, 1.0)
+    found = LadderParameters(cell["psi"], dim, 1.0)
     if cell["step"] == "theorem":
         found = replace(found, step_size=found.alpha**0.5)
     return found, max(2, round(cell["shorter"] * found.attempt_length))
 
 
-def _runs(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def _runs(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Algorithm 1 until it returns, from the top of all hills, or of one: at a stop its curvature is just too much."""
     if cell["kind"] == "level":
         same = [psi for step, values in spec["psi"].items() if step == cell["step"] for psi in values]
-        ladder = Ladder.down_to(Parameters(min(same), 1, 1.0).alpha ** 0.5 / DEPTH)
+        ladder = Ladder.down_to(LadderParameters(min(same), 1, 1.0).alpha ** 0.5 / DEPTH)
         begin = torch.zeros(ladder.dim, dtype=torch.float64)
     else:
-        squared = cell["hill"] ** 2 * cell["psi"] or Parameters(cell["psi"], 1, 1.0).alpha
+        squared = cell["hill"] ** 2 * cell["psi"] or LadderParameters(cell["psi"], 1, 1.0).alpha
         ladder, begin = single_hill(cell["dim"], squared**0.5)
     found, length = parameters(spec, cell, ladder.dim)
     # The last iterate is what is printed; the tested point is in the state all the same.
@@ -191,7 +149,7 @@ def _runs(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         return {name: column.cpu().numpy() for name, column in columns.items()}
 
     columns = context.in_chunks(run, repeats, 8 * 40 * ladder.dim)
-    settings = {"num_coordinates": np.full(repeats, float(ladder.dim)), "step_size": np.full(repeats, found.step_size)}
+    settings = {"num_coordinates": float(ladder.dim), "step_size": found.step_size}
     return {"repeat": np.arange(repeats), **settings, **columns}
 
 
@@ -226,7 +184,7 @@ def single_hill(dim: int, curvature: float, place: float = 0.0) -> tuple[Ladder,
     return Ladder(curvatures), point
 
 
-def _attempts(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def _attempts(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Single attempts, in coupled pairs (Definition 4), from the side of one hill, all else at its minimum.
 
     F is even, so the coupled path, with the noise along the hill reversed, is the mirror image of the one that starts
@@ -267,15 +225,13 @@ def _attempts(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def slopes(frame: "pd.DataFrame") -> "pd.DataFrame":
+@tabulated
+def slopes(frame: pd.DataFrame) -> Rows:
     """One row a step size: the slope of each level against psi, with its interval.
 
     `level` is that of the tested point, `last` of the last iterate, as printed; `gradient` and `curvature` are the
     tested point's parts.
     """
-    import pandas as pd
-
-    rows = []
     for step, part in frame[frame["kind"] == "level"].groupby("step", sort=False):
         for column in ("level", "last", "gradient"):
             table = part.pivot(index="repeat", columns="psi", values=column)
@@ -283,36 +239,28 @@ def slopes(frame: "pd.DataFrame") -> "pd.DataFrame":
             log_psi = np.log(psi)
             fit = power_law(psi, table.to_numpy())
             dims, sizes = part.groupby("psi")["num_coordinates"].first(), part.groupby("psi")["step_size"].first()
-            with_logs = [p * Parameters(p, int(dims[p]), float(sizes[p])).mu ** 2 for p in psi]
-            rows.append(
-                {
-                    "step": step, "of": column, "slope": fit.slope, "low": fit.low, "high": fit.high,
-                    "half_width": fit.half_width,
-                    "over_psi": float(np.exp((np.log(table.to_numpy()) - log_psi).mean())),
-                    "with_logarithms": float(np.polynomial.polynomial.polyfit(log_psi, np.log(with_logs), 1)[1]),
-                }
-            )  # fmt: skip
-    return pd.DataFrame(rows)
+            with_logs = [p * LadderParameters(p, int(dims[p]), float(sizes[p])).mu ** 2 for p in psi]
+            yield {
+                "step": step, "of": column, "slope": fit.slope, "low": fit.low, "high": fit.high,
+                "half_width": fit.half_width,
+                "over_psi": float(np.exp((np.log(table.to_numpy()) - log_psi).mean())),
+                "with_logarithms": float(np.polynomial.polynomial.polyfit(log_psi, np.log(with_logs), 1)[1]),
+            }  # fmt: skip
 
 
-def hills(frame: "pd.DataFrame", spec: Spec) -> "pd.DataFrame":
+@tabulated
+def hills(frame: pd.DataFrame, spec: Spec) -> Rows:
     """One row a step size and psi: the squared curvature at which half the runs stay, over psi, and the theory's.
 
     `least` and `most` are how many stay on the first and on the last hill.
     """
-    import pandas as pd
-
-    rows = []
     for (step, psi), part in frame[frame["kind"] == "hill"].groupby(["step", "psi"], sort=False):
         found, _ = parameters(spec, {"psi": psi, "step": step, "shorter": 1.0}, spec["dim_of_hills"])
         shares = part.groupby("hill")["curvature_binds"].mean()
         half = _half(shares.index.to_numpy(), shares.to_numpy())
         predicted = found.largest_curvature(spec["attempts"], 0.5) ** 2 / psi
-        rows.append(
-            {"step": step, "psi": psi, "curvature": float(half) ** 2, "linear_theory": predicted,
-             "alpha": found.alpha / psi, "least": float(shares.iloc[0]), "most": float(shares.iloc[-1])}
-        )  # fmt: skip
-    return pd.DataFrame(rows)
+        yield {"step": step, "psi": psi, "curvature": float(half) ** 2, "linear_theory": predicted,
+             "alpha": found.alpha / psi, "least": float(shares.iloc[0]), "most": float(shares.iloc[-1])}  # fmt: skip
 
 
 def _half(factors: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -322,11 +270,10 @@ def _half(factors: np.ndarray, shares: np.ndarray) -> np.ndarray:
     return np.exp(logs[0] - step / 2 + step * shares.sum(-1))
 
 
-def slopes_of_hills(frame: "pd.DataFrame", spec: Spec) -> "pd.DataFrame":
+@tabulated
+def slopes_of_hills(frame: pd.DataFrame, spec: Spec) -> Rows:
     """One row a step size: the slope of ln lambda_half^2 against ln psi, its interval, and the linear theory's."""
-    import pandas as pd
-
-    table, rows = hills(frame, spec), []
+    table = hills(frame, spec)
     for step, part in table.groupby("step", sort=False):
         runs = frame[(frame["kind"] == "hill") & (frame["step"] == step)]
         shares = runs.groupby(["psi", "hill"])["curvature_binds"].mean().unstack()
@@ -337,47 +284,36 @@ def slopes_of_hills(frame: "pd.DataFrame", spec: Spec) -> "pd.DataFrame":
         found = np.log(squared * psi) @ weights
         predicted = part.set_index("psi").loc[psi, "linear_theory"].to_numpy()
         low, high = np.quantile(found[1:], [0.025, 0.975])
-        rows.append(
-            {
-                "step": step, "slope": float(found[0]), "low": float(low), "high": float(high),
-                "half_width": float(max(high - found[0], found[0] - low)),
-                "linear_theory": float(np.log(predicted * psi) @ weights),
-            }
-        )  # fmt: skip
-    return pd.DataFrame(rows)
+        yield {
+            "step": step, "slope": float(found[0]), "low": float(low), "high": float(high),
+            "half_width": float(max(high - found[0], found[0] - low)),
+            "linear_theory": float(np.log(predicted * psi) @ weights),
+        }  # fmt: skip
 
 
-def escapes(frame: "pd.DataFrame") -> "pd.DataFrame":
+@tabulated
+def escapes(frame: pd.DataFrame) -> Rows:
     """One row a saddle: how often single attempts and coupled pairs leave it, with 95% intervals."""
-    import pandas as pd
-
-    rows = []
     for (step, psi, dim, tilt), part in frame[frame["kind"] == "attempt"].groupby(["step", "psi", "dim", "tilt"]):
         row = {"step": step, "psi": psi, "dim": dim, "tilt": tilt, "runs": len(part)}
         for name in ("escaped", "coupled"):
             hits = int(part[name].sum())
             row |= {name: hits / len(part)}
             row[f"{name}_low"], row[f"{name}_high"] = proportion(hits, len(part))
-        rows.append(row)
-    return pd.DataFrame(rows)
+        yield row
 
 
-def false_stops(frame: "pd.DataFrame") -> "pd.DataFrame":
+@tabulated
+def false_stops(frame: pd.DataFrame) -> Rows:
     """One row a Q and length: how often what is returned is a strict saddle, with 95% intervals, against (3/4)^Q."""
-    import pandas as pd
-
-    rows = []
     for (shorter, count), part in frame[frame["kind"] == "stop"].groupby(["shorter", "Q"]):
         hits = int(part["false_stop"].sum())
         low, high = proportion(hits, len(part))
-        rows.append(
-            {"shorter": shorter, "Q": count, "false_stops": hits / len(part), "low": low, "high": high,
-             "bound": 0.75 ** int(count)}
-        )  # fmt: skip
-    return pd.DataFrame(rows)
+        yield {"shorter": shorter, "Q": count, "false_stops": hits / len(part), "low": low, "high": high,
+             "bound": 0.75 ** int(count)}  # fmt: skip
 
 
-def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     """The rule in the spec."""
     whole = frame[frame["kind"] != "attempt"]
     if lost := int((~whole["finished"]).sum()):
@@ -399,18 +335,15 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
         found = left[left["step"] == step]
         if bad or found["escaped_high"].min() < 0.25 or found["coupled_high"].min() < 0.5:
             return "not reproduced"
-        return (
-            "reproduced"
-            if good and found["escaped_low"].min() > 0.25 and found["coupled_low"].min() > 0.5
-            else "undecided"
-        )
+        leaves = found["escaped_low"].min() > 0.25 and found["coupled_low"].min() > 0.5
+        return "reproduced" if good and leaves else "undecided"
 
     facts = _facts(frame, fits, of_hills, left, full)
     return Decision(verdict("theorem"), f"{facts}; by the rule before: {verdict('1/M')}")
 
 
 def _facts(
-    frame: "pd.DataFrame", fits: "pd.DataFrame", of_hills: "pd.DataFrame", left: "pd.DataFrame", full: "pd.DataFrame"
+    frame: pd.DataFrame, fits: pd.DataFrame, of_hills: pd.DataFrame, left: pd.DataFrame, full: pd.DataFrame
 ) -> str:
     words = [
         f"eta = {row['step']}: slope {row['slope']:+.3f} in [{row['low']:+.3f}, {row['high']:+.3f}] on the ladder, "
@@ -441,14 +374,47 @@ def _facts(
     return "; ".join(words)
 
 
-EXPERIMENT = Experiment(
-    paper="drift_escape",
-    name="returned_point",
-    title="Theorem 1: the returned point against the noise, and the escapes it rests on",
-    question="Is the error of the returned point proportional to psi, and do attempts and repeats do what is promised?",
-    specs={"quick": QUICK, "paper": PAPER},
-    cells=cells,
-    run_cell=run_cell,
-    decide=decide,
-    tolerances=FLOAT64,
-)
+# ---------------------------------------------------------------- simulated results
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+    """Runs whose errors scatter by 0.2, attempts as in a pilot, stops as in the quick runs, and hills by theory."""
+    exponent, blank = (1.0, 0.0) if right else (0.85, -0.1), {"shorter": 1.0, "finished": True}
+    parts: list[dict[str, Any]] = []
+    for cell in cells(spec):
+        about = {**blank, **cell}
+        found, _ = parameters(spec, cell, cell["dim"] or 30)
+        about |= {"step_size": found.step_size, "num_coordinates": 30.0}
+        if cell["kind"] == "level":
+            level = 0.5 * cell["psi"] ** exponent[0] * np.exp(generator.normal(0, 0.2, spec["repeats"]))
+            parts.append({**about, "repeat": np.arange(len(level)), "level": level, "last": level, "gradient": level})
+        elif cell["kind"] == "hill":
+            half = found.largest_curvature(spec["attempts"], 0.5) * (cell["psi"] / 1e-3) ** (exponent[1] / 2)
+            stays = 1 / (1 + (cell["hill"] * cell["psi"] ** 0.5 / half) ** 15)
+            binds = generator.random(spec["repeats_of_hills"]) < stays
+            parts.append({**about, "repeat": np.arange(len(binds)), "curvature_binds": binds})
+        elif cell["kind"] == "attempt":
+            for tilt in spec["tilts"]:
+                leaves = {10: 0.77, 100: 0.7, 1000: 0.55}[cell["dim"]] if tilt < 0.1 else 1.0
+                drawn = generator.random((2, spec["repeats_of_attempts"])) < leaves
+                coupled = drawn.any(0) if tilt else drawn[0]  # at the top of an even hill the two are one
+                parts.append({**about, "tilt": tilt, "escaped": drawn[0], "coupled": coupled})
+        else:
+            fails = 0.17 if cell["shorter"] == 1 else 0.84
+            stops = generator.random(spec["repeats_of_stops"]) < fails ** cell["Q"]
+            parts.append({**about, "false_stop": stops})
+    frame = pd.concat([pd.DataFrame(part) for part in parts], ignore_index=True)
+    for name in ("false_stop", "escaped", "coupled", "curvature_binds"):
+        frame[name] = frame[name].eq(True)
+    return frame
+
+
+EXPERIMENT = study(
+    [QUICK, PAPER], (cells, run_cell, decide),
+    "Theorem 1: the returned point against the noise, and the escapes it rests on",
+    "Is the error of the returned point proportional to psi, and do attempts and repeats do what is promised?",
+    simulation=Simulation(
+        prediction="the error on the ladder is proportional to psi, that on hills is the linear theory's; attempts "
+        "leave in 0.77 at 10 dimensions to 0.55 at 1,000, as in a pilot, and fail independently; errors scatter by 0.2",
+        rival="the error falls as psi^0.85 on the ladder, by an exponent that is 0.1 less than the theory's on hills",
+        frame=simulated, stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    ),
+)  # fmt: skip

@@ -2,32 +2,29 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate, Status
-from dpnotes.experiments import Context, Decision, Experiment, Spec
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import Slope, power_law
-from dpnotes.experiments.spec import FLOAT64, Cell
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, proportion, stacked, study
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.samples import VirtualSamples
-from dpnotes.papers.drift_escape.algorithms import Parameters, practical_escape
-from dpnotes.papers.drift_escape.clients import distributed_drift_escape, practical
-from dpnotes.papers.drift_escape.experiments.intervals import proportion
+from dpnotes.papers.drift_escape.algorithms import DriftEscapeParameters, practical_escape
+from dpnotes.papers.drift_escape.distributed import distributed_drift_escape, practical
 from dpnotes.problems.separable import LogCosh, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 RULE = (
-    "Clients have the parameters of `papers.drift_escape.clients.practical` for a ladder of accuracies alpha, and runs "
+    "Clients have the parameters of `drift_escape.distributed.practical` for a ladder of accuracies alpha, and runs "
     "start on a strict saddle. That a client of m needs 1/m (where examples decide) or 1/sqrt(m) (where privacy does) "
     "of the batches of one is built into these; that runs then return an alpha-SOSP, after how many steps, fresh "
     "gradients, escapes and attempts, is not. Reproduced if (1) the accuracy that a fixed number of examples a client "
@@ -50,52 +47,25 @@ RULE = (
 _MARGIN_WINDOW, _TOO_MUCH = 0.1, 0.05
 _BOOTSTRAP, _CONFIDENCE = 4000, 1 - 0.05 / 4  # four intervals, jointly 95%
 EXPONENTS = {"sampling": -1 / 3, "private": -1 / 5}
-COMMON: dict[str, Any] = {
-    "decision_rule": RULE,
-    "seed": "sharing",
-    "dim": 4,
+PARAMETERS: dict[str, Any] = {
+    "decision_rule": RULE, "seed": "sharing", "dim": 4,
     "gradient_bound": 2.0,  # and M = rho = 1
-    "delta": 1e-6,
-    "epsilon": {"sampling": 100.0, "private": 1e-3},
-    "error_share": 0.25,
-    "attempts": 8,
+    "delta": 1e-6, "epsilon": {"sampling": 100.0, "private": 1e-3}, "error_share": 0.25, "attempts": 8,
     "length_factor": 5.0,
     "hill": 1.2,  # of curvatures, over sqrt(alpha)
     "bowl": 0.6,
     "accuracy": 0.6,  # of one client; of m in a regime, that times m to the theorem's exponent
-}
-QUICK = Spec(
-    "drift_escape",
-    "sharing",
-    "quick",
-    {
-        **COMMON,
-        "clients": [1, 4, 16],
-        "rungs": [1.1, 0.91],  # accuracies that are run, over the one that the theorem promises
-        "repeats": 12,
-        "height": 130.0,
-        "examples": {"sampling": 4.6e5, "private": 1.05e8},
-        "window": 0.06,
-        "least_success": 0.7,
-        "margin": {"clients": [1, 16], "multiples": [2.0, 2.83, 4.0], "height": 60.0, "repeats": 32},
-    },
-)
-PAPER = Spec(
-    "drift_escape",
-    "sharing",
-    "paper",
-    {
-        **COMMON,
-        "clients": [1, 4, 16, 64],
-        "rungs": [1.15, 1.0, 0.87],
-        "repeats": 16,
-        "height": 1000.0,
-        "examples": {"sampling": 2.8e6, "private": 5.9e8},
-        "window": 0.02,
-        "least_success": 0.85,
-        "margin": {"clients": [1, 4, 16], "multiples": [2.0, 2.83, 4.0], "height": 60.0, "repeats": 60},
-    },
-)
+    "clients": Each([1, 4, 16], [1, 4, 16, 64]),
+    "rungs": Each([1.1, 0.91], [1.15, 1.0, 0.87]),  # accuracies that are run, over the one that the theorem promises
+    "repeats": Each(12, 16), "height": Each(130.0, 1000.0),
+    "examples": Each({"sampling": 4.6e5, "private": 1.05e8}, {"sampling": 2.8e6, "private": 5.9e8}),
+    "window": Each(0.06, 0.02), "least_success": Each(0.7, 0.85),
+    "margin": Each(
+        {"clients": [1, 16], "multiples": [2.0, 2.83, 4.0], "height": 60.0, "repeats": 32},
+        {"clients": [1, 4, 16], "multiples": [2.0, 2.83, 4.0], "height": 60.0, "repeats": 60},
+    ),
+}  # fmt: skip
+QUICK, PAPER = profiles("drift_escape.sharing", PARAMETERS)
 
 
 @dataclass(frozen=True)
@@ -136,7 +106,7 @@ class Roof:
 
     @property
     def smoothness(self) -> float:
-        """That of ridges and valleys."""
+        """The largest curvature, which ridges and valleys have."""
         return self.curvature
 
     @property
@@ -187,8 +157,8 @@ def setting(spec: Spec, cell: Cell) -> VirtualData:
     )
 
 
-def parameters(spec: Spec, cell: Cell) -> Parameters:
-    """Those of `papers.drift_escape.clients.practical`; T is four times the way down, and eight times for a margin."""
+def parameters(spec: Spec, cell: Cell) -> DriftEscapeParameters:
+    """Those of `drift_escape.distributed.practical`; T is four times the way down, and eight times for a margin."""
     escape = practical_escape(
         cell["accuracy"], smoothness=1.0, hessian_lipschitz=1.0, risk_range=cell["height"],
         length_factor=spec["length_factor"], attempts=spec["attempts"],
@@ -200,7 +170,7 @@ def parameters(spec: Spec, cell: Cell) -> Parameters:
     )  # fmt: skip
 
 
-def minor_noise(found: Parameters, dim: int, regime: str) -> float:
+def minor_noise(found: DriftEscapeParameters, dim: int, regime: str) -> float:
     """The mean square of the noise, the mechanism's or the examples', that should not decide, over the other's."""
     ratios = [4 * found.noise_multiplier**2 * dim / math.ceil(batch) for batch in (found.first_batch, found.batch)]
     return max(ratios) if regime == "sampling" else 1 / min(ratios)
@@ -208,24 +178,17 @@ def minor_noise(found: Parameters, dim: int, regime: str) -> float:
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a regime, number of clients and accuracy; then those of more error, at the accuracy of one client."""
-    margin = spec["margin"]
-    rate: list[Cell] = [
-        {"kind": "rate", "regime": regime, "clients": clients, "multiple": 1.0, "height": spec["height"],
-         "accuracy": float(f"{spec['accuracy'] * clients**exponent * rung:.4g}")}
-        for regime, exponent in EXPONENTS.items()
-        for clients in spec["clients"]
-        for rung in spec["rungs"]
-    ]  # fmt: skip
-    return rate + [
-        {"kind": "margin", "regime": regime, "clients": clients, "multiple": multiple, "height": margin["height"],
-         "accuracy": spec["accuracy"]}
-        for regime in EXPONENTS
-        for clients in margin["clients"]
-        for multiple in margin["multiples"]
-    ]  # fmt: skip
+    margin, common = spec["margin"], {"multiple": 1.0, "height": spec["height"], "accuracy": spec["accuracy"]}
+    rate = grid(kind=["rate"], regime=EXPONENTS, clients=spec["clients"], accuracy=spec["rungs"])
+    for cell in rate:
+        cell["accuracy"] *= spec["accuracy"] * cell["clients"] ** EXPONENTS[cell["regime"]]
+    more = grid(kind=["margin"], regime=EXPONENTS, clients=margin["clients"], multiple=margin["multiples"])
+    return [{**common, **cell, "accuracy": float(f"{cell['accuracy']:.4g}")} for cell in rate] + [
+        {**common, "height": margin["height"], **cell} for cell in more
+    ]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Runs from the ridge until they return their points, judged by exact gradients and eigenvalues, on the CPU."""
     data, choice, dim, clients = setting(spec, cell), parameters(spec, cell), spec["dim"], cell["clients"]
     repeats = spec["repeats"] if cell["kind"] == "rate" else spec["margin"]["repeats"]
@@ -264,19 +227,15 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         mechanism="gaussian", relation="replace-one", data="synthetic", noise_multiplier=choice.noise_multiplier,
         nominal=True,
     )  # fmt: skip
-    about = {name: np.full(repeats, value) for name, value in cell.items()}
-    minor = np.full(repeats, minor_noise(choice, dim, cell["regime"]))
-    return {**about, "minor": minor, "repeat": np.arange(repeats), **columns}
+    return {**cell, "minor": minor_noise(choice, dim, cell["regime"]), "repeat": np.arange(repeats), **columns}
 
 
-def rates(frame: "pd.DataFrame", spec: Spec) -> tuple[dict[str, Slope], "pd.DataFrame"]:
+def rates(frame: pd.DataFrame, spec: Spec) -> tuple[dict[str, Slope], pd.DataFrame]:
     """The exponent in m of the accuracy that a number of examples buys, of each regime, and a row for each m of it.
 
     For every m a line through ln(examples) against ln(accuracy) says which accuracy the spec's number of examples buys,
     and its slope is the exponent of the examples in it.
     """
-    import pandas as pd
-
     found, rows = {}, []
     for regime in EXPONENTS:
         drawn = []
@@ -317,7 +276,7 @@ def _exponent(clients: np.ndarray, logs: np.ndarray) -> Slope:
     return Slope(float(slopes[0]), float(low), float(high), float(np.log10(clients.max() / clients.min())))
 
 
-def margins(frame: "pd.DataFrame", spec: Spec) -> dict[str, Slope]:
+def margins(frame: pd.DataFrame, spec: Spec) -> dict[str, Slope]:
     """The exponent in m of the error that a client may have until runs fail, of each regime.
 
     The error is the one at which half of the runs fail, by the estimate of Spearman and Karber: that of practical
@@ -337,15 +296,15 @@ def margins(frame: "pd.DataFrame", spec: Spec) -> dict[str, Slope]:
     return found
 
 
-def control(frame: "pd.DataFrame", spec: Spec) -> dict[str, tuple[int, int]]:
-    """How many runs succeeded, and of how many, where clients have parameters as if noise fell as 1/m, or less bad."""
+def control(frame: pd.DataFrame, spec: Spec) -> dict[str, tuple[int, int]]:
+    """The successes among runs whose clients have parameters for noise that falls as 1/m, or milder ones."""
     most = max(spec["margin"]["multiples"])
     wrong = frame[(frame["kind"] == "margin") & (frame["multiple"] == most) & (frame["clients"] >= most**2)]
     good = wrong["returned"] & (wrong["level"] < 1)
     return {regime: (int(part.sum()), len(part)) for regime, part in good.groupby(wrong["regime"])}
 
 
-def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     """The rule in the spec."""
     found, rows = rates(frame, spec)
     margin, wrong = margins(frame, spec), control(frame, spec)
@@ -366,19 +325,38 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
     good = all(exponent - width <= slope.low and slope.high <= exponent + width for slope, exponent, width in targets)
     good &= bool((lows >= spec["least_success"]).all() and rows["within"].all() and (rows["escapes"] > 0).all())
     good &= bool((frame["minor"] < _TOO_MUCH).all()) and all(proportion(*each)[1] < 0.5 for each in wrong.values())
-    return Decision("not reproduced" if bad else "reproduced" if good else "undecided", "; ".join(words))
+    return Decision.by("; ".join(words), failed=bad, passed=good)
 
 
-EXPERIMENT = Experiment(
-    paper="drift_escape",
-    name="sharing",
-    title="Theorem 3: the accuracy that m clients reach with n examples each",
-    question="How much more accurate are m clients than one, where examples decide and where privacy does?",
-    specs={"quick": QUICK, "paper": PAPER},
-    cells=cells,
-    run_cell=run_cell,
-    decide=decide,
-    rule=("examples", "least_success", "window"),
-    tolerances=FLOAT64,
-    cpu_only=True,
-)
+# ---------------------------------------------------------------- simulated results
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
+    """Examples that scatter by 0.05 about a power of the accuracy, as in the stored quick result; margins as there."""
+    # The attempts at the end make the exponents steeper, by as much as they use of all examples.
+    beyond = {"quick": 0.033, "paper": 0.006}[spec.profile]
+    powers = {"sampling": -2.87, "private": -2.17}
+    others = {"sampling": "private", "private": "sampling"}
+    common = {"returned": True, "escapes": 3, "minor": 0.01, "error": 0.25, "in_attempts": 1.0}
+    for cell in cells(spec):
+        regime, repeats = cell["regime"], spec["repeats"] if cell["kind"] == "rate" else spec["margin"]["repeats"]
+        if cell["kind"] == "rate":
+            exponent = EXPONENTS[regime if right else others[regime]] - beyond
+            bought = spec["accuracy"] * (1 + 2 * beyond) * cell["clients"] ** exponent
+            mean = math.log(spec["examples"][regime]) + powers[regime] * math.log(cell["accuracy"] / bought)
+            used, level = np.exp(generator.normal(mean, 0.05, repeats)), np.full(repeats, 0.5)
+        else:
+            chance = {2.0: 0.93, 2.83: 0.19, 4.0: 0.0}[cell["multiple"]]
+            used, level = np.ones(repeats), np.where(generator.random(repeats) < chance, 0.5, 2.0)
+        yield {**cell, **common, "repeat": np.arange(repeats), "used": used, "level": level}
+
+
+EXPERIMENT = study(
+    [QUICK, PAPER], (cells, run_cell, decide), "Theorem 3: the accuracy that m clients reach with n examples each",
+    "How much more accurate are m clients than one, where examples decide and where privacy does?",
+    simulation=Simulation(
+        prediction="the exponents are the theorem's and what the attempts at the end add; examples scatter by 0.05",
+        rival="each regime has the other one's exponent", frame=simulated,
+        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    ),
+    rule=("examples", "least_success", "window"), cpu_only=True,
+)  # fmt: skip

@@ -1,15 +1,16 @@
-"""Which steps leave a saddle whose curvature is noisy: the boundary eta = 2 b lambda / M^2, with and without SPIDER."""
+"""Step sizes that leave a saddle with noisy curvature: the boundary eta = 2 b lambda / M^2, with and without SPIDER."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate
-from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import FLOAT64, Cell
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study, tabulated
 from dpnotes.methods.loop import drive
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.samples import VirtualSamples
@@ -18,9 +19,6 @@ from dpnotes.privacy.mechanisms import Exact
 from dpnotes.problems.separable import Linear, Parabola, Separable
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 RULE = (
     "The example's loss is (-lambda + (M - lambda) z) x_1^2 / 2 with z normal, and growth is ln|x_1| over the steps. "
@@ -33,9 +31,8 @@ RULE = (
     "otherwise. SPIDER is reported beside it. A run is so short that |x_1| neither under- nor overflows: it is left "
     "where it has changed by e^most_growth in expectation."
 )
-COMMON: dict[str, Any] = {
-    "decision_rule": RULE,
-    "seed": "step size",
+PARAMETERS: dict[str, Any] = {
+    "decision_rule": RULE, "seed": "step size",
     "curvature": 0.05,  # lambda, over M = 1
     "batches": [1, 4, 16, 64],
     "first": 1_000_000,  # SPIDER's fresh gradients
@@ -43,13 +40,9 @@ COMMON: dict[str, Any] = {
     "start": 1e-3,
     "factor": 10.0,  # by which |x_1| has grown when it has escaped
     "most_growth": 350.0,  # of ln|x_1|, either way: e^350 squared is a float64, with room for chance
-}
-QUICK = Spec(
-    "drift_escape", "step_size", "quick", {**COMMON, "dim": 2, "num_steps": 2000, "repeats": 160, "margin": 0.2}
-)
-PAPER = Spec(
-    "drift_escape", "step_size", "paper", {**COMMON, "dim": 10, "num_steps": 10_000, "repeats": 1000, "margin": 0.05}
-)
+    "dim": Each(2, 10), "num_steps": Each(2000, 10_000), "repeats": Each(160, 1000), "margin": Each(0.2, 0.05),
+}  # fmt: skip
+QUICK, PAPER = profiles("drift_escape.step_size", PARAMETERS)
 
 
 def boundary(batch: float, curvature: float) -> float:
@@ -120,7 +113,7 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"oracle": "minibatch"}, {"oracle": "SPIDER"}]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """All batch sizes and steps as one batch, `repeats` runs each: growth, and when they had escaped."""
     curvature, dim = spec["curvature"], spec["dim"]
     rows = [
@@ -165,35 +158,23 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         return {"growth": growth.cpu().numpy(), "escaped_after": escaped.cpu().numpy()}
 
     columns = context.in_chunks(run, len(rows), 8 * 60 * dim)
-    return {
-        "oracle": np.full(len(rows), cell["oracle"]),
-        "batch": np.array([row[0] for row in rows]),
-        "step": np.array([row[1] for row in rows]),
-        "step_size": np.array([row[2] for row in rows]),
-        "repeat": np.array([row[3] for row in rows]),
-        **columns,
-    }
+    return {**cell, **columns_of("batch step step_size repeat", rows), **columns}
 
 
-def summary(frame: "pd.DataFrame", curvature: float) -> "pd.DataFrame":
+@tabulated
+def summary(frame: pd.DataFrame, curvature: float) -> Rows:
     """One row a setting: growth with its standard error, the exact one of minibatch SGD, and who escaped when."""
-    import pandas as pd
-
-    rows = []
     for key, part in frame.groupby(["oracle", "batch", "step", "step_size"], sort=False):
         names: dict[str, Any] = dict(zip(("oracle", "batch", "step", "step_size"), key, strict=True))  # type: ignore[arg-type]
         exact = exact_growth(names["step_size"], names["batch"], curvature)
-        rows.append(
-            {
-                **names, "growth": part["growth"].mean(), "standard_error": part["growth"].sem(),
-                "exact": exact if names["oracle"] == "minibatch" else math.nan,
-                "escaped": np.isfinite(part["escaped_after"]).mean(), "median_steps": part["escaped_after"].median(),
-            }
-        )  # fmt: skip
-    return pd.DataFrame(rows)
+        yield {
+            **names, "growth": part["growth"].mean(), "standard_error": part["growth"].sem(),
+            "exact": exact if names["oracle"] == "minibatch" else math.nan,
+            "escaped": np.isfinite(part["escaped_after"]).mean(), "median_steps": part["escaped_after"].median(),
+        }  # fmt: skip
 
 
-def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     """The rule in the spec."""
     curvature = spec["curvature"]
     table = summary(frame, curvature)
@@ -213,19 +194,35 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
         "SPIDER's growth at 1/M is "
         + ", ".join(f"{r['growth']:+.3f} (b = {r['batch']})" for r in spider.to_dict("records"))
     )
-    if (z < -needed).any() or off > 6:
-        return Decision("not reproduced", facts)
-    return Decision("reproduced" if (z > needed).all() and off <= 4 and near else "undecided", facts)
+    return Decision.by(facts, failed=(z < -needed).any() or off > 6, passed=(z > needed).all() and off <= 4 and near)
 
 
-EXPERIMENT = Experiment(
-    paper="drift_escape",
-    name="step_size",
-    title="The step of the escape lemma: a boundary in eta for every batch size",
-    question="When is the paper's step sqrt(rho alpha) / M^2 needed, and when does 1 / M leave the saddle?",
-    specs={"quick": QUICK, "paper": PAPER},
-    cells=cells,
-    run_cell=run_cell,
-    decide=decide,
-    tolerances=FLOAT64,
-)
+# ---------------------------------------------------------------- simulated results
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
+    """Normal sums of steps with the exact mean and variance; of the rival those of batches larger by the half."""
+    curvature = spec["curvature"]
+    z = np.linspace(-8, 8, 40_001)
+    weights = np.exp(-(z**2) / 2)
+    weights /= weights.sum()
+    for batch, step, eta in settings(spec):
+        spread = eta * (1 - curvature) / (batch * (1 if right else 1.5)) ** 0.5
+        logs = np.log(np.abs(1 + eta * curvature - spread * z))
+        mean = float(logs @ weights)
+        deviation = math.sqrt(float((logs - mean) ** 2 @ weights))
+        for oracle in ("minibatch", "SPIDER"):
+            steps = num_steps(spec, oracle, batch, eta)
+            growth = generator.normal(mean, deviation / steps**0.5, spec["repeats"])
+            about = {"oracle": oracle, "batch": batch, "step": step, "step_size": eta, "escaped_after": math.inf}
+            yield {**about, "growth": growth}
+
+
+EXPERIMENT = study(
+    [QUICK, PAPER], (cells, run_cell, decide), "The step of the escape lemma: a boundary in eta for every batch size",
+    "When is the paper's step sqrt(rho alpha) / M^2 needed, and when does 1 / M leave the saddle?",
+    simulation=Simulation(
+        prediction="growth is the expectation, and scatters as sums of independent steps do",
+        rival="batches are worth half as much again, so that boundaries are at 1.5 times the step", frame=simulated,
+        stated={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
+    ),
+)  # fmt: skip

@@ -15,7 +15,7 @@ chosen = (n, D, T, period, B1, B2, m)
 
 
 def sample_size(value: Expr, constraints: dict[str, Expr], tuned: tuple = chosen, **more: object) -> Rate:
-    """The least number of samples, with everything else tuned."""
+    """Return the rate of the least number of samples, with everything else tuned."""
     return Rate(n, value, {"n": n}, tuned, constraints, REGIME, order="Omega", tilde=True, **more)  # type: ignore[arg-type]
 
 

@@ -50,7 +50,7 @@ multi_terms = {
 
 
 def multi_parameters(move: Expr, steps: Expr, directions: Expr, regime: Mapping[str, Expr]) -> Choice:
-    """The parameters of Theorem 4.1, with a largest move, a number of steps and of directions."""
+    """Return the parameters of Theorem 4.1 for a given largest move, number of steps and number of directions."""
     return Choice(
         {n: n41 * sqrt(ell), D: move, T: steps, period: PERIOD, **sigmas, m: directions},
         {**multi_terms, "directions": L * d * sqrt(period / (m * n))},

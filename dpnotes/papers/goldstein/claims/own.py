@@ -1,6 +1,6 @@
-"""Results of our own on private Goldstein stationarity: derived here, unpublished.
+"""Our own unpublished results on private Goldstein stationarity.
 
-Each has a short proof in docs/derivations/goldstein.md, under its own name, and a check here that could refute it.
+Each has a short proof in docs/derivations/goldstein.md, under the same name, and a check here that could refute it.
 """
 
 from sympy import Expr, Integer, Min, Rational, gamma, pi, sqrt
@@ -184,7 +184,7 @@ chosen = {
 
 
 def accounting(at_reset: Expr, at_increment: Expr) -> dict[str, Expr]:
-    """Theorem 3.1's terms, with what the directions of one sample add, divided by the minibatch everywhere."""
+    """Return Theorem 3.1's terms plus those of one sample's directions, divided by the minibatch size everywhere."""
     return {
         **SINGLE_PASS,
         **over(
@@ -291,7 +291,7 @@ kappa = 2 * gamma(d / 2 + 1) / (sqrt(pi) * gamma((d + 1) / 2))
 
 
 def volume(dimension: Expr) -> Expr:
-    """Of the unit ball."""
+    """Return the volume of the unit ball."""
     return pi ** (dimension / 2) / gamma(dimension / 2 + 1)
 
 

@@ -72,7 +72,7 @@ at("lemma2.4", "Lemma 2.4", "From the smoothed loss to the loss")(
 )
 
 ln = log(1 / delta)
-# What zCDP asks of a Gaussian that is charged for nodes nodes, and what one release of one node needs at least.
+# The noise that zCDP needs for a Gaussian charged for this many nodes, and the least noise for one release of one node.
 sufficient = sensitivity * sqrt((nodes) / 2) * (sqrt(ln + epsilon) + sqrt(ln)) / epsilon
 tree = 4 * sensitivity * sqrt(log(2 ** (nodes - 1)) * ln) / epsilon
 budgets = {u: (1e-4, 1)}

@@ -137,7 +137,7 @@ at("eq8", "eq. (8)", "Bound with the oracle's error")(
     "Equation (7) in equation (6).",
 )
 
-sampled = {  # squared errors of Lemma 3.6, from a single sample and a single direction
+sampled = {  # squared errors of Lemma 3.6, for a single sample and a single direction
     "reset": L**2 / B1,
     "directions at the reset": (d * L) ** 2 / m / B1,
     "increments": period * (root * L / alpha * 2 * D) ** 2 / B2,

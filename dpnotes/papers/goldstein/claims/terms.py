@@ -1,4 +1,4 @@
-"""The terms from which the proofs start: what must be small, what a noise must cover, what a sample pays for.
+"""The terms that the proofs start from: the errors to bound, the sensitivities to cover, the samples to count.
 
 Every entry is a monomial that is at most 1 (as a constraint), up to the constants that the paper's O hides.
 """
@@ -13,28 +13,29 @@ Named = Mapping[str, Expr]
 
 
 def over(terms: Named, bound: Expr) -> dict[str, Expr]:
-    """Terms that must be at most a bound, as constraints."""
+    """Return constraints: each term divided by its upper bound."""
     return {name: term / bound for name, term in terms.items()}
 
 
 REGIME: dict[str, Expr] = {"beta <= L": beta / L, "alpha <= Phi/L": alpha * L / Phi}
 
-# Proposition 2.6 with M = alpha/D: descent, and regret of a second moment that is L^2 up to the oracle's error.
+# Proposition 2.6 with M = alpha/D: descent, and the regret for a second moment of L^2 plus the oracle's squared error.
 CONVERSION: dict[str, Expr] = {"descent": Phi / (D * T), "regret": L * sqrt(D / alpha)}
-# The range of what is chosen; M = alpha/D is a number of steps.
+# The ranges of the tuned parameters; M = alpha/D is a number of steps.
 COUNTS: dict[str, Expr] = {"Sigma >= 1": 1 / period, "B1 >= 1": 1 / B1, "B2 >= 1": 1 / B2, "M >= 1": D / alpha}
-# No sample is used twice.
+# Each sample is used once.
 SAMPLES: dict[str, Expr] = {"samples of resets": B1 * T / (period * n), "samples of increments": B2 * T / n}
 
-# Lemma 3.6: sampling at a reset, and of increments of gradients that are (L sqrt(d)/alpha)-Lipschitz, moves at most 2D.
+# Lemma 3.6: sampling error at a reset, and of increments, whose gradients are (L sqrt(d)/alpha)-Lipschitz and whose
+# moves are at most 2D.
 SAMPLING: dict[str, Expr] = {"reset": L / sqrt(B1), "increments": L * D / alpha * sqrt(d * period / B2)}
-# Lemma 3.4 through Proposition 2.5: the noise that the sensitivities ask for, in all coordinates.
+# Lemma 3.4 with Proposition 2.5: the norm of the noise that the sensitivities require.
 NOISE: dict[str, Expr] = {
     "noise of the reset": root / epsilon * L / B1,
     "noise of increments": root / epsilon * L * root * D / (alpha * B2),
 }
 BOUND: dict[str, Expr] = {**CONVERSION, **SAMPLING, **NOISE}
-# Lemmas 3.4 and 3.6: what finitely many directions add; the error must stay below the sensitivities, too.
+# Lemmas 3.4 and 3.6: the error from finitely many directions, which must also stay below the sensitivities.
 DIRECTIONS: dict[str, Expr] = {
     "directions at a reset": L * d / sqrt(B1 * m) / beta,
     "directions of increments": L * d * sqrt(period / (B2 * m)) / beta,
@@ -43,7 +44,7 @@ DIRECTIONS: dict[str, Expr] = {
 }
 SINGLE_PASS: dict[str, Expr] = {**over(BOUND, beta), **SAMPLES, **COUNTS}
 
-# The predecessor: d directions, shared by both points, whose worst case is d times a gradient.
+# The predecessor uses the same d directions at both points; their worst case is d times a gradient.
 PRIOR: dict[str, Expr] = {
     **over(
         {
@@ -59,7 +60,7 @@ PRIOR: dict[str, Expr] = {
     **COUNTS,
 }
 
-# Theorem 4.1: the whole data set at every step, T Gaussian releases of which T/Sigma are resets.
+# Theorem 4.1: every step uses the whole data set; T/Sigma of the T Gaussian releases are resets.
 MULTI_NOISE: dict[str, Expr] = {
     "noise of the reset": root * L * sqrt(T * ell / period) / (n * epsilon),
     "noise of increments": sqrt(d * period) * L * D * sqrt(T * d * ell) / (alpha * n * epsilon),
@@ -70,7 +71,7 @@ MULTI_PASS: dict[str, Expr] = {
     "M >= 1": D / alpha,
 }
 
-# Theorem 3.1's largest move, for T steps.
+# The largest move of Theorem 3.1, as a function of the number of steps T.
 MOVES: dict[str, Expr] = {
     "a": (Phi**2 * alpha / (L**2 * T**2)) ** third,
     "b": (Phi * alpha * epsilon / (d * L * T)) ** half,

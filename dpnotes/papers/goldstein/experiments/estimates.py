@@ -24,7 +24,7 @@ class Estimated:
     standard_error: float
 
     def off(self, expected: float) -> float:
-        """How many standard errors it lies above what was expected; one without error is off by none or infinitely."""
+        """The excess over the expected value in standard errors; without an error it is zero or infinite."""
         if self.standard_error == 0:
             return 0.0 if self.value == expected else math.copysign(math.inf, self.value - expected)
         return (self.value - expected) / self.standard_error

@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
-from dpnotes.core import Ledger, Mechanism, Release, Sensitive
-from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import FLOAT64, Cell
+from dpnotes.core import Ledger, Mechanism, Request, Sensitive
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, profiles, study
 from dpnotes.guarantees import FRESH, Relation
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.privacy.accounting import rho_to_epsilon
@@ -17,9 +18,6 @@ from dpnotes.privacy.calibration import gaussian_std, tree_std
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.tree import Tree
 from dpnotes.random.streams import Streams
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 RULE = (
     "Sums of Sigma terms, each from fresh data, are released with independent noise on the terms, and with the tree's. "
@@ -34,24 +32,18 @@ RULE = (
     "spends more than that, independent noise is not above the tree's at the largest period, or the tree's exponent in "
     "Sigma over the largest four periods is above 1/3 by 4 standard errors. Undecided otherwise."
 )
-COMMON: dict[str, Any] = {
-    "decision_rule": RULE,
-    "seed": "goldstein.tree: running sums",
-    "epsilon": 1.0,
-    "delta": 1e-6,
+PARAMETERS = {
+    "decision_rule": RULE, "seed": "goldstein.tree: running sums", "epsilon": 1.0, "delta": 1e-6,
     # Coordinates are as good as repeats; a repeat is a mean over so many.
     "dim": 400,
     # By resampling runs with other seeds, with their means put to a law: 500 times this one, 100 times each rival.
     "chances": {
-        "exact variances": "reproduced 1",
-        "tree's noise as Sigma^(1/2)": "not reproduced 1",
+        "exact variances": "reproduced 1", "tree's noise as Sigma^(1/2)": "not reproduced 1",
         "tree's noise as log(Sigma)^(1/2) or log(Sigma)^(3/2)": "undecided 1",
     },
-}
-QUICK = Spec(
-    "goldstein", "tree", "quick", {**COMMON, "periods": [4, 8, 16, 32, 64, 128, 256, 512, 1024], "repeats": 100}
-)
-PAPER = Spec("goldstein", "tree", "paper", {**COMMON, "periods": [2**power for power in range(2, 15)], "repeats": 100})
+    "periods": Each([4, 8, 16, 32, 64, 128, 256, 512, 1024], [2**power for power in range(2, 15)]), "repeats": 100,
+}  # fmt: skip
+QUICK, PAPER = profiles("goldstein.tree", PARAMETERS)
 # What is compared; the rule is on the first two.
 ARMS = ("independent", "tree", "optimal tree", "printed tree")
 FIRST = 32  # period of those that exponents rest on
@@ -73,7 +65,7 @@ def printed_std(epsilon: float, delta: float, period: int) -> float:
 
 
 def mechanism(arm: str, period: int, epsilon: float, delta: float) -> tuple[Mechanism, float]:
-    """What releases the terms, of sensitivity 1, and the noise of a draw."""
+    """The mechanism that releases the terms, of sensitivity 1, and the noise of one draw."""
     if arm == "independent":
         return Gaussian(), gaussian_std(epsilon, delta)
     if arm == "printed tree":
@@ -116,7 +108,7 @@ def first_period(up_to: int = 1000) -> int:
     return 2 + max(place for place, ratio in enumerate(ratios) if ratio >= 1)
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Sums of terms that are 0, so that what is released is the noise."""
     arm, period, dim = cell["arm"], cell["period"], spec["dim"]
     releases, noise_std = mechanism(arm, period, spec["epsilon"], spec["delta"])
@@ -129,7 +121,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         square = torch.zeros_like(one)
         for call in range(period):
             answer = Sensitive(zero, one, Relation.REPLACE_ONE, "proved", FRESH)
-            request = Release(answer, noise_std * one, torch.full_like(one, call).long(), one.bool())
+            request = Request(answer, noise_std * one, torch.full_like(one, call).long(), one.bool())
             state, released, price = releases.release(state, request, streams)
             ledger.add(price)
             total = total + released
@@ -142,17 +134,11 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     context.record_spent(
         mechanism="gaussian" if arm == "independent" else "tree", relation="replace-one", data="synthetic", rho=rho,
     )  # fmt: skip
-    return {
-        "arm": np.full(spec["repeats"], arm),
-        "period": np.full(spec["repeats"], period),
-        "repeat": np.arange(spec["repeats"]),
-        "exact": np.full(spec["repeats"], exact_square(arm, period, noise_std)),
-        "epsilon": np.full(spec["repeats"], rho_to_epsilon(rho, spec["delta"])),
-        **columns,
-    }
+    exact, epsilon = exact_square(arm, period, noise_std), rho_to_epsilon(rho, spec["delta"])
+    return {**cell, "repeat": np.arange(spec["repeats"]), "exact": exact, "epsilon": epsilon, **columns}
 
 
-def summary(frame: "pd.DataFrame") -> "pd.DataFrame":
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """One row an arm and period: noise with its standard error, exact noise, epsilon by what the ledger charged."""
     groups = frame.groupby(["arm", "period"], sort=False)
     table = groups.agg(
@@ -170,11 +156,11 @@ def summary(frame: "pd.DataFrame") -> "pd.DataFrame":
     return order[["arm", "period", "noise", "standard_error", "exact_noise", "off", "epsilon"]]
 
 
-def laws(frame: "pd.DataFrame") -> dict[str, Estimated]:
+def laws(frame: pd.DataFrame) -> dict[str, Estimated]:
     """Of independent noise in Sigma + 1, of the tree's in log2(Sigma) + 1/2, and of the tree's in Sigma at last."""
     table = summary(frame)
 
-    def fit(arm: str, part: "pd.DataFrame", knob: "Callable[[pd.Series], pd.Series]") -> Estimated:
+    def fit(arm: str, part: pd.DataFrame, knob: Callable[[pd.Series], pd.Series]) -> Estimated:
         rows = part[part["arm"] == arm]
         return exponents(rows["noise"], rows["standard_error"], period=knob(rows["period"]))["period"]
 
@@ -186,7 +172,7 @@ def laws(frame: "pd.DataFrame") -> dict[str, Estimated]:
     }
 
 
-def ratios(frame: "pd.DataFrame") -> dict[int, Estimated]:
+def ratios(frame: pd.DataFrame) -> dict[int, Estimated]:
     """The tree's noise over independent noise, by period."""
     table = summary(frame).pivot(index="period", columns="arm", values=["noise", "standard_error"])
     found = {}
@@ -197,7 +183,7 @@ def ratios(frame: "pd.DataFrame") -> dict[int, Estimated]:
     return found
 
 
-def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     """The rule in the spec."""
     compared = summary(frame[frame["arm"].isin(ARMS[:2])])
     found, epsilon = laws(frame), spec["epsilon"]
@@ -211,8 +197,6 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
         f"{compared['epsilon'].max():.6f} at most"
     )
     overspent = float(compared["epsilon"].max()) > epsilon * (1 + 1e-6)
-    if overspent or against[largest].value >= 1 or found["tree at last"].off(1 / 3) > 4:
-        return Decision("not reproduced", facts)
     lawful = all(
         abs(fit.value - law) <= 0.02 and fit.standard_error <= 0.004
         for fit, law in ((found["independent"], 0.5), (found["tree"], 1.0))
@@ -223,19 +207,38 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
         if period >= FIRST or 2 <= period <= 16
     )
     spent = float(compared["epsilon"].min()) >= epsilon * (1 - 1e-6)
-    return Decision("reproduced" if lawful and pays and spent and worst <= 4 else "undecided", facts)
+    return Decision.by(
+        facts,
+        failed=overspent or against[largest].value >= 1 or found["tree at last"].off(1 / 3) > 4,
+        passed=lawful and pays and spent and worst <= 4,
+    )
 
 
-EXPERIMENT = Experiment(
-    paper="goldstein",
-    name="tree",
-    title="Running sums (the paper's claim): the tree's noise against independent noise at the same (epsilon, delta)",
-    question="From which period on does the tree have less noise than independent noise on the terms?",
-    specs={"quick": QUICK, "paper": PAPER},
-    cells=cells,
-    run_cell=run_cell,
-    decide=decide,
-    rule=("chances",),
-    tolerances=FLOAT64,
-    cpu_only=True,
-)
+# ---------------------------------------------------------------- simulated results
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+    """Mean squares that scatter by 6% over runs, the tree's by 4.3% at 4 terms and less with more.
+
+    By the rival the tree's noise grows as log2(Sigma) + 1/2 to the power 1.1.
+    """
+    parts, count = [], spec["repeats"]
+    for cell in cells(spec):
+        arm, period = cell["arm"], cell["period"]
+        exact = exact_square(arm, period, mechanism(arm, period, spec["epsilon"], spec["delta"])[1])
+        scatter = 0.06 if arm == "independent" else 0.043 * (4 / period) ** 0.2
+        law = 1.0 if right or arm != "tree" else (np.log2(period) + 0.5) ** 0.2
+        squares = exact * law * (1 + scatter * generator.standard_normal(count))
+        parts.append(pd.DataFrame({"square": squares}).assign(arm=arm, period=period, exact=exact))
+    return pd.concat(parts, ignore_index=True).assign(epsilon=spec["epsilon"])
+
+
+EXPERIMENT = study(
+    [QUICK, PAPER], (cells, run_cell, decide),
+    "Running sums (the paper's claim): the tree's noise against independent noise at the same (epsilon, delta)",
+    "From which period on does the tree have less noise than independent noise on the terms?",
+    simulation=Simulation(
+        prediction="exact variances; mean squares scatter as in the quick result",
+        rival="the same, but the tree's noise grows as log2(Sigma) + 1/2 to the power 1.1", frame=simulated,
+        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    ),
+    rule=("chances",), cpu_only=True,
+)  # fmt: skip

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dpnotes.core import Estimate, Status
 from dpnotes.measure.goldstein import Gradient, certify_goldstein
-from dpnotes.papers.goldstein.algorithms import Parameters, online_to_nonconvex
+from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, online_to_nonconvex
 from dpnotes.problems.nonsmooth import MinOfNorms
 from dpnotes.random.streams import Streams
 
@@ -88,14 +88,16 @@ def population_gradient(dim: int, num_examples: int, seed: str) -> Gradient:
 
 
 class Windows(NamedTuple):
-    """What runs came by: averages of windows `(runs, probes, dim)`, calls of the oracle and `finished`, `(runs,)`."""
+    """The averages of windows `(runs, probes, dim)`, the oracle calls and `finished`, `(runs,)`, of some runs."""
 
     averages: Tensor
     calls: Tensor
     finished: Tensor
 
 
-def windows(problem: Any, parameters: Sequence[Parameters], x: Tensor, streams: Streams, probes: int) -> Windows:
+def windows(
+    problem: Any, parameters: Sequence[GoldsteinParameters], x: Tensor, streams: Streams, probes: int
+) -> Windows:
     """Run, and keep the averages of `probes` windows, spread evenly over all of each run.
 
     What a theorem bounds is the mean norm over all windows, of which one at random is returned: these are a stratified

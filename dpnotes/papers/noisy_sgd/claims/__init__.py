@@ -1,7 +1,7 @@
-"""Avdiukhin, Dinitz, Fan and Yaroslavtsev (2024), "Noise is All You Need ...": its claims, checked.
+"""Avdiukhin, Dinitz, Fan and Yaroslavtsev (2024), "Noise is All You Need ...": the paper's claims, checked.
 
-Letters are the paper's (`notation`). An O with a tilde in Section 3 hides powers of L, rho and f_max and logarithms.
-Results of our own, marked as derived here, have their proofs in docs/derivations/noisy_sgd.md.
+The letters are the paper's (`notation`). An O with a tilde in Section 3 hides powers of L, rho and f_max and
+logarithms. Our own results, marked as derived here, have their proofs in docs/derivations/noisy_sgd.md.
 """
 
 from dpnotes.papers.noisy_sgd.claims import convergence, lemmas, own, parameters, privacy

@@ -281,7 +281,7 @@ at("thm3.5.T", "Theorem 3.5, proof", "Number of iterations in the proof")(
 
 # ---------------------------------------------------------------- Sections 3.4 and 4
 def selection(value: Any, accuracy: Any, bound: Any, **more: Any) -> Rate:
-    """The least n at which the noise of the selection does not exceed the accuracy."""
+    """Return the rate of the least n at which the noise of the selection does not exceed the accuracy."""
     constraints = {"gradient": bound / (n * epsilon * accuracy), "eigenvalue": L / (n * epsilon * sqrt(rho * accuracy))}
     return Rate(n, value, {"n": n}, (n,), constraints, order="Omega", **more)
 

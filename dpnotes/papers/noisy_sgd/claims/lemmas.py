@@ -1,6 +1,6 @@
-"""The lemmas behind the convergence: descent, coupling, growth and escape (Lemmas B.2 to B.13, C.1).
+"""The lemmas of the convergence proof: descent, coupling, growth and escape (Lemmas B.2 to B.13, C.1).
 
-Vectors are taken along one direction where the others change nothing: the coupled iterates differ along v_1 only.
+Vectors are restricted to one direction where the others do not matter: the coupled iterates differ along v_1 only.
 """
 
 from collections.abc import Sequence
@@ -71,7 +71,7 @@ at("lemmaB.2.probability", "Lemma B.2", "Failure probability of the descent lemm
 
 least = SYMBOLS.symbol("s", "least s for which xi is nSG(s)", GRADIENT**2)
 exact = 2 * Delta**2 / (1 - exp(-2 / d))
-# E exp(|xi|^2/s) = (1 - 2 Delta^2/s)^(-d/2) of a Gaussian vector is e at this s.
+# For a Gaussian vector, E exp(|xi|^2/s) = (1 - 2 Delta^2/s)^(-d/2) equals e at this s.
 at("lemmaB.4.noise", "Lemma B.4, proof, with Definition 2.2", "The privacy noise is norm-subgaussian")(
     Inequality(exact, d * Delta**2, {Delta: (0.1, 10)}, example={d: 1, Delta: 1}, subject=least),
     "The Gaussian integral of exp(|xi|^2/s), which is to be at most e; for s <= 2 Delta^2 it is infinite.",
@@ -171,7 +171,7 @@ increments = SYMBOLS.sequence("w", "differences of the noises, and of the gradie
 
 
 def unrolled(factor: Any, increments: Sequence[Any]) -> Any:
-    """Start at 0; in every iteration multiply by the factor, and subtract eta times the increment."""
+    """Return the last iterate of a recursion from 0: multiply by the factor, then subtract eta times the increment."""
     distance = Integer(0)
     for increment in increments:
         distance = factor * distance - eta * increment
@@ -280,7 +280,7 @@ at("lemmaB.9.density", "Lemma B.9, proof", "A Gaussian is rarely small")(
     Inequality(erf(deviations / sqrt(2)), deviations, {deviations: (1e-6, 10)}), "P(|X| <= z) of a standard Gaussian X."
 )
 
-# P(|N(0, 1)| <= z) at the z that makes a standard deviation 2 eta Delta alpha_t into beta_t eta Delta/10.
+# P(|N(0, 1)| <= z), where z is beta_t eta Delta/10 in units of the standard deviation 2 eta Delta alpha_t.
 little = erf(distance_growth / (20 * sqrt(2) * noise_growth))
 name = SYMBOLS.symbol(
     "P[|dif_t| <= beta_t*eta*Delta/10]",

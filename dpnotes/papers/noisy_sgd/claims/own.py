@@ -1,4 +1,4 @@
-"""Appendix C, and results of our own, with proofs in docs/derivations/noisy_sgd.md."""
+"""Appendix C, and our own results, with proofs in docs/derivations/noisy_sgd.md."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ at, CLAIMS = PAPER.section()
 
 # ---------------------------------------------------------------- Appendix C
 def least_noise(value: Any, constraints: Any) -> Rate:
-    """The least Delta under constraints."""
+    """Return the rate of the least Delta under these constraints."""
     return Rate(Delta, value, {"Delta": Delta}, (Delta,), constraints, order="Omega")
 
 
@@ -148,11 +148,11 @@ above = SYMBOLS.symbol("r", "e^epsilon, less 1")
 
 
 def tail(place: Any) -> Any:
-    """The probability that Gaussian noise of multiplier z is above a place."""
+    """Return the probability that Gaussian noise with noise multiplier z exceeds `place`."""
     return erfc(place / (multiplier * sqrt(2))) / 2
 
 
-# With the example the release is (1-q) N(0, z^2) + q N(1, z^2), without it N(0, z^2), in units of the sensitivity.
+# In units of the sensitivity, the release is (1-q) N(0, z^2) + q N(1, z^2) with the example and N(0, z^2) without it.
 without = multiplier**2 * log((1 / (1 + above) - (1 - rate)) / rate) + Rational(1, 2)
 unsampled = multiplier**2 * log(1 + above / rate) + Rational(1, 2)
 at.own("fixed_size", "Delta of one step on a batch of fixed size, an example replaced")(

@@ -1,4 +1,4 @@
-"""Appendix B: Definition B.1 and what follows from it."""
+"""Appendix B: Definition B.1 and its consequences."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ curvature = {"eigenvalues below -sqrt(rho alpha) are possible, with a logarithm 
 
 
 def parameters(step: Any) -> Choice:
-    """Step size and number of iterations, against what Lemma B.3 and Corollary B.5 ask for."""
+    """Return the step size and number of iterations, checked by the conditions of Lemma B.3 and Corollary B.5."""
     variance = total**2
     return Choice(
         {eta: step, T: 64 * f_max / (eta * alpha**2)},
@@ -129,7 +129,7 @@ at("defB.1.improvement", "Appendix B, choice of parameters", "Decrease at the bo
 factor = SYMBOLS.symbol("x_{t+1}/x_t", "growth in one iteration", latex="x_{t+1}/x_t")
 slope_of = diff(eigenvalue * position**2, position)
 example = {eta: 0.1, gamma: 1}
-# What a step multiplies x by, for a slope that is the derivative of eigenvalue * x^2.
+# The factor by which a step multiplies x, for the slope that is the derivative of eigenvalue * x^2.
 at("defB.1.step_growth", "Appendix B, choice of parameters", "Growth along the escaping direction in one iteration")(
     Identity(factor, 1 + eta * gamma, 1 - eta * slope_of / position, where={eigenvalue: -gamma}, example=example),
     "By the text's own update, x - eta 2 H x, for f = x^T H x with the eigenvalue -gamma of H.",
@@ -143,7 +143,7 @@ at("defB.1.step_growth", "Appendix B, choice of parameters", "Growth along the e
 
 
 def enough_iterations(value: Any, share: int, **more: Any) -> Identity:
-    """At which a quarter of T gradients of norm alpha decrease the objective, by Lemma B.2 or C.1, by 2 f_max."""
+    """Return the T at which T/4 gradients of norm alpha decrease the objective by 2 f_max, by Lemma B.2 or C.1."""
     a_step = SYMBOLS.symbol("eta*alpha^2/share", "decrease of a step at a gradient of norm alpha", LOSS)
     return Identity(T, value, 2 * f_max / (a_step / 4), where={a_step: eta / share * alpha**2}, **more)
 

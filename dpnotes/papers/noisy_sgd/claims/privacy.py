@@ -16,13 +16,13 @@ at, CLAIMS = PAPER.section()
 
 # ---------------------------------------------------------------- Theorem 1.1
 def privacy(bound: Any) -> Any:
-    """The noise that privacy asks for, over the noise."""
+    """Return the noise that privacy requires, relative to the noise added."""
     return bound**2 * T * ell / (n * epsilon * Delta) ** 2
 
 
 descent = f_max / (eta * T * alpha**2)
 noise_variance = sigma**2 / B + d * Delta**2
-moments = {  # what must be at most 1 so that half of the iterates are alpha-SOSP (Lemmas B.3 and B.5)
+moments = {  # these are at most 1 if half of the iterates are alpha-SOSP (Lemmas B.3 and B.5)
     "descent": descent,
     "noise in the descent": eta * L * noise_variance / alpha**2,
     "step size": eta * L,
@@ -32,7 +32,7 @@ tuned = (alpha, eta, T, Delta)
 
 
 def best_accuracy(value: Any, bound: Any, **more: Any) -> Rate:
-    """The least alpha, with everything else tuned."""
+    """Return the rate of the least alpha, with everything else tuned."""
     constraints = {"privacy": privacy(bound), **moments, **more.pop("constraints", {})}
     options = {"logs": (ell,), "order": "Omega", **more}
     return Rate(alpha, value, {"alpha": alpha}, tuned, constraints, **options)
@@ -49,7 +49,7 @@ window = {"window of epsilon": epsilon * n**2 / (T * B**2)}
 
 
 def calls(value: Any, **more: Any) -> Rate:
-    """The least T B, with everything else tuned."""
+    """Return the rate of the least T B, with everything else tuned."""
     subject = SYMBOLS.symbol("TB", "number of stochastic gradients", latex="T B")
     constraints = {**moments, "batch": B / n, "privacy": privacy(bound), **window}
     tuned = (eta, T, Delta, B)
@@ -104,7 +104,8 @@ at("lemma3.2.gradient", "Lemma 3.2", "The part of the gradient bound without noi
 )
 
 spread = sigma * sqrt(log(1 + (E - 1) * n))
-# Lemma B.2 for all t <= T bounds f(x_t) - f(x*); smoothness turns that into a gradient; Assumption B adds the spread.
+# Lemma B.2 for all t <= T bounds f(x_t) - f(x*). Smoothness turns this bound into a bound on the gradient, and
+# Assumption B adds the spread.
 reached = sqrt(2 * L * (f_max + c * eta * total**2 * (eta * L * T + ell))) + spread
 gradients = {alpha: (1e-6, 10)}
 at_the_choice = {T: 64 * f_max / (eta * alpha**2), eta: c_eta * alpha**2 / (L * total**2)}
@@ -181,7 +182,7 @@ at("lemma3.2.noise", "Lemma 3.2, as used in Theorem 3.3", "The gradient bound an
 
 squared = SYMBOLS.symbol("y", "squared norm over the variance of a coordinate")
 index = SYMBOLS.symbol("k", "index of a sum", domain=d.domain)
-# P(chi^2 > y) in an even number d of dimensions; some gradient out of T - 1 independent ones is above C.
+# P(chi^2 > y) in an even dimension d, for the event that one of T - 1 independent gradients is longer than C.
 term = (squared / 2) ** index / factorial(index)
 chi_squared = exp(-squared / 2) * Sum(term, (index, 0, d / 2 - 1))
 at("lemma3.2.probability", "Lemma 3.2, as used in Theorem 3.3", "Probability that no gradient is large")(
@@ -235,7 +236,7 @@ unclipped = (q + u) - exp_epsilon * (p - v)
 clipped_is_private = (q <= exp_epsilon * p + delta, 1 - p <= exp_epsilon * (1 - q) + delta)
 known = (*clipped_is_private, u <= delta, v <= delta)
 tight = {exp_epsilon: 3, p: 0.2, q: 0.61, u: 0.01, v: 0.01, delta: 0.01}
-# The facts of the proof put in as shares of delta, whatever probabilities they leave.
+# The facts of the proof as shares of delta, without regard to their actual probabilities.
 spent = SYMBOLS.symbol("s", "share of delta that clipped SGD uses up", domain=UNIT_INTERVAL, usual=(1e-3, 1))
 s_u, s_v = (
     SYMBOLS.symbol(f"s_{x}", "share of delta by which clipping acts", domain=UNIT_INTERVAL, usual=(1e-3, 1))

@@ -55,9 +55,7 @@ def _images(name: str, classes: tuple[int, ...], num_train: int, num_test: int, 
     if pixels < data.train_inputs.shape[-1]:
         smaller = nn.AdaptiveAvgPool2d(pixels)
         data = replace(
-            data,
-            name=f"{data.name}, {pixels} x {pixels} pixels",
-            train_inputs=smaller(data.train_inputs),
+            data, name=f"{data.name}, {pixels} x {pixels} pixels", train_inputs=smaller(data.train_inputs),
             test_inputs=smaller(data.test_inputs),
-        )
+        )  # fmt: skip
     return normalise(data, IMAGENET_MEAN, IMAGENET_STD)

@@ -1,4 +1,4 @@
-"""What the longer profiles take, and why one that is not stored is outstanding."""
+"""The costs of the longer profiles, and the reasons why some are outstanding."""
 
 from dpnotes.experiments.costs import Cost
 

@@ -1,4 +1,4 @@
-"""What the paper's figures were made with, as far as it says (Section 4 and Appendix A), beside ours."""
+"""The settings of the paper's figures, as far as stated (Section 4 and Appendix A), beside ours."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -59,13 +59,9 @@ def cifar10(name: str, shows: str = _GROWS, *, bound: str = "2.5") -> PaperFigur
 def finetuning(name: str, data: str, network: str) -> PaperFigure:
     """A figure of accuracy after training on from published weights."""
     return PaperFigure(
-        name,
-        _GROWS,
+        name, _GROWS,
         (
-            Setting("data", data, lambda _: data),
-            Setting("network", network, lambda _: network),
-            *_PRIVACY,
-            Setting("C", NOT_STATED, _bound, "that of the ConvNet"),
-            *_OURS,
+            Setting("data", data, lambda _: data), Setting("network", network, lambda _: network), *_PRIVACY,
+            Setting("C", NOT_STATED, _bound, "that of the ConvNet"), *_OURS,
         ),
-    )
+    )  # fmt: skip

@@ -1,19 +1,17 @@
 """Theorem 3.4: at least half of the iterates are alpha-SOSPs; and what more noise, less noise and none do to that."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
-from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import FLOAT64, Cell
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, study, tabulated
 from dpnotes.measure.stationarity import fraction_of_sosp
 from dpnotes.papers.noisy_sgd.experiments.wells import Wells, draw_factors, levels, parameters
 from dpnotes.random.streams import Streams
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 RULE = (
     "Reproduced if with the theorem's noise at least half of the iterates are alpha-SOSPs in every run and for every "
@@ -21,39 +19,18 @@ RULE = (
     "some number of examples, or a run without noise has one. Undecided otherwise. Further multiples of the noise, at "
     "the same step size and number of steps, are shown and decide nothing."
 )
-COMMON: dict[str, Any] = {
-    "decision_rule": RULE,
-    "seed": "fraction",
-    "epsilon": 1.0,
-    "delta": 1e-6,
-    "d": 8,
-    "f_max": 1.0,
-    "sigma": 0.01,
+PARAMETERS = {
+    "decision_rule": RULE, "seed": "fraction", "epsilon": 1.0, "delta": 1e-6, "d": 8, "f_max": 1.0, "sigma": 0.01,
     # So that the start of no run is an alpha-SOSP.
     "smallest_factor": 0.95,
-}
-QUICK = Spec(
-    "noisy_sgd",
-    "fraction",
-    "quick",
-    {
-        **COMMON,
-        "num_examples": [6e4, 1.2e5],
-        "multiples": [0.0, 1e-9, 1e-6, 1e-3, 0.1, 1.0, 4.0, 16.0, 64.0],
-        "repeats": 20,
-    },
-)
-PAPER = Spec(
-    "noisy_sgd",
-    "fraction",
-    "paper",
-    {
-        **COMMON,
-        "num_examples": [6e4, 1.2e5, 2.4e5, 4.8e5, 9.6e5],
-        "multiples": [0.0, *(float(10.0**k) for k in range(-12, 0)), 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0],
-        "repeats": 100,
-    },
-)
+    "num_examples": Each([6e4, 1.2e5], [6e4, 1.2e5, 2.4e5, 4.8e5, 9.6e5]),
+    "multiples": Each(
+        [0.0, 1e-9, 1e-6, 1e-3, 0.1, 1.0, 4.0, 16.0, 64.0],
+        [0.0, *(float(10.0**k) for k in range(-12, 0)), 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0],
+    ),
+    "repeats": Each(20, 100),
+}  # fmt: skip
+QUICK, PAPER = profiles("noisy_sgd.fraction", PARAMETERS)
 
 
 def cells(spec: Spec) -> list[Cell]:
@@ -61,7 +38,7 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"num_examples": size} for size in spec["num_examples"]]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Every multiple of Delta, `repeats` runs each, with the step size and the number of steps of the theorem's."""
     wells = Wells(spec["d"], spec["f_max"], spec["sigma"])
     found = parameters(wells, cell["num_examples"], spec["epsilon"], spec["delta"])
@@ -78,23 +55,17 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         return {"fraction": np.array([float(share) for share in shares])}
 
     columns = context.in_chunks(run, len(rows), 8 * 20 * wells.dim)
-    return {
-        "num_examples": np.full(len(rows), cell["num_examples"]),
-        "multiple": np.array([multiple for multiple, _ in rows]),
-        "repeat": np.array([repeat for _, repeat in rows]),
-        "alpha": np.full(len(rows), found.alpha),
-        "num_steps": np.full(len(rows), found.num_steps),
-        **columns,
-    }
+    about = {"alpha": found.alpha, "num_steps": found.num_steps}
+    return {**cell, **columns_of("multiple repeat", rows), **about, **columns}
 
 
-def summary(frame: "pd.DataFrame") -> "pd.DataFrame":
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """One row a number of examples and multiple: the least, the median and the largest fraction over runs."""
     groups = frame.groupby(["num_examples", "multiple"])
     return groups["fraction"].agg(["min", "median", "max"]).reset_index()
 
 
-def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     """The rule in the spec."""
     table = summary(frame)
     own, none = table[table["multiple"] == 1], table[table["multiple"] == 0]
@@ -105,19 +76,29 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
         f"{own['median'].min():.3f}; without noise the largest is {none['max'].max():.3f}; the median run has half at "
         + (f"{enough.min():g} to {enough.max():g} times that noise" if len(enough) else "no multiple of it")
     )
-    if own["median"].min() < 0.5 or none["max"].max() > 0:
-        return Decision("not reproduced", facts)
-    return Decision("reproduced" if own["min"].min() >= 0.5 else "undecided", facts)
+    return Decision.by(facts, failed=own["median"].min() < 0.5 or none["max"].max() > 0, passed=own["min"].min() >= 0.5)
 
 
-EXPERIMENT = Experiment(
-    paper="noisy_sgd",
-    name="fraction",
-    title="Theorem 3.4: the fraction of iterates that are second-order stationary, against the noise",
-    question="Are at least half of the iterates alpha-SOSPs, and is it the noise that makes them so?",
-    specs={"quick": QUICK, "paper": PAPER},
-    cells=cells,
-    run_cell=run_cell,
-    decide=decide,
-    tolerances=FLOAT64,
-)
+# ---------------------------------------------------------------- simulated results
+@tabulated
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
+    """Shares of iterates, about a mean that the noise decides."""
+    for size in spec["num_examples"]:
+        for multiple in (0.0, 1.0):
+            mean = 0.99 if right else 0.5
+            shares = (
+                mean + 0.002 * generator.standard_normal(spec["repeats"]) if multiple else np.zeros(spec["repeats"])
+            )
+            yield from [{"num_examples": size, "multiple": multiple, "fraction": share} for share in shares]
+
+
+EXPERIMENT = study(
+    [QUICK, PAPER], (cells, run_cell, decide),
+    "Theorem 3.4: the fraction of iterates that are second-order stationary, against the noise",
+    "Are at least half of the iterates alpha-SOSPs, and is it the noise that makes them so?",
+    simulation=Simulation(
+        prediction="0.99 of the iterates are alpha-SOSPs, give or take 0.002 (as stored on the same seed), and none is "
+        "without noise",
+        rival="half of them are", frame=simulated, stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    ),
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""What is measured along runs of noisy SGD, at all of their iterates."""
+"""Measurements along runs of noisy SGD, at all of their iterates."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -60,15 +60,7 @@ def along(
             row[going] = measure(state.x, going)
 
     noisy_sgd_on_fresh_data(
-        data,
-        [NoiseChoice(std, math.inf, 0.5, "given") for std in noise_std],
-        x,
-        streams,
-        batch_size=batch_size,
-        norm_bound=norm_bound,
-        step_size=step_size,
-        num_steps=num_steps,
-        delta=0.5,
-        observe=observe,
-    )
+        data, [NoiseChoice(std, math.inf, 0.5, "given") for std in noise_std], x, streams, batch_size=batch_size,
+        norm_bound=norm_bound, step_size=step_size, num_steps=num_steps, delta=0.5, observe=observe,
+    )  # fmt: skip
     return found

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -67,7 +66,7 @@ class Wells:
 
     @property
     def feature(self) -> Profile:
-        """What the examples differ by, in the first coordinate."""
+        """The spread of the examples, in the first coordinate."""
         return Cosine(self.sigma / math.sqrt(-2 / math.expm1(-2)))
 
     @property
@@ -141,8 +140,8 @@ class InstanceBatch:
 
 
 @dataclass(frozen=True)
-class Parameters:
-    """What Theorem 3.5 sets: alpha, eta, T, Delta, the C of Lemma 3.2, and the batch size by our rule."""
+class WellParameters:
+    """The parameters of Theorem 3.5: alpha, eta, T, Delta, the C of Lemma 3.2, and the batch size by our rule."""
 
     alpha: float
     step_size: float
@@ -152,7 +151,7 @@ class Parameters:
     batch_size: int
 
 
-def parameters(wells: Wells, num_examples: float, epsilon: float, delta: float) -> Parameters:
+def parameters(wells: Wells, num_examples: float, epsilon: float, delta: float) -> WellParameters:
     """Theorem 3.5 with the corrected constants and c_2 as given, from n, d, epsilon, delta and the class.
 
     Delta cancels in alpha. It is the least that lets the step size be 1/L, and the batch is the smallest that allows
@@ -177,7 +176,7 @@ def parameters(wells: Wells, num_examples: float, epsilon: float, delta: float) 
     batch_size = math.ceil(max((wells.sigma / noise) ** 2, window))
     found = CLOSED_LOOP(B=batch_size, **given, constants="given")
     alpha, step, steps, std, bound = (float(found[name]) for name in ("alpha", "eta", "T", "Delta", "C"))
-    return Parameters(alpha, step, math.ceil(steps), std, bound, batch_size)
+    return WellParameters(alpha, step, math.ceil(steps), std, bound, batch_size)
 
 
 def draw_factors(spec: Spec, streams: Streams, repeats: Tensor) -> Tensor:
@@ -198,7 +197,7 @@ def draw_factors(spec: Spec, streams: Streams, repeats: Tensor) -> Tensor:
 def levels(
     wells: Wells,
     streams: Streams,
-    given: list[Parameters],
+    given: list[WellParameters],
     factors: Tensor,
     feature: Profile | None = None,
     means: Means = Streams.normal,
@@ -215,32 +214,17 @@ def levels(
       feature: what the examples differ by, in the first coordinate; the wells' if None.
       means: as `Instances`.
     """
-    alike: dict[Parameters, list[int]] = {}
+    alike: dict[WellParameters, list[int]] = {}
     for run, parameters in enumerate(given):
         alike.setdefault(replace(parameters, noise_std=float(parameters.noise_std > 0)), []).append(run)
     found: dict[int, Tensor] = {}
     for shared, runs in alike.items():
         instances = Instances(wells.landscape, feature or wells.feature, factors[runs], means)
         path = along(
-            lambda x, going, of=instances: of.take(going).level(x, wells.hessian_lipschitz).float(),
-            instances,
-            wells.start(len(runs), factors.device),
-            streams.take(torch.tensor(runs, device=factors.device)),
-            [given[run].noise_std for run in runs],
-            batch_size=shared.batch_size,
-            norm_bound=shared.norm_bound,
-            step_size=shared.step_size,
-            num_steps=shared.num_steps,
-        )
+            lambda x, going, of=instances: of.take(going).level(x, wells.hessian_lipschitz).float(), instances,
+            wells.start(len(runs), factors.device), streams.take(torch.tensor(runs, device=factors.device)),
+            [given[run].noise_std for run in runs], batch_size=shared.batch_size, norm_bound=shared.norm_bound,
+            step_size=shared.step_size, num_steps=shared.num_steps,
+        )  # fmt: skip
         found |= zip(runs, path[:-1].T, strict=True)
     return [found[run] for run in range(len(given))]
-
-
-def log_spaced(low: float, high: float, count: int) -> list[float]:
-    """Numbers with a constant ratio, to four digits so that they can be read.
-
-    Example:
-      >>> log_spaced(1.0, 100.0, 3)
-      [1.0, 10.0, 100.0]
-    """
-    return [float(f"{value:.4g}") for value in np.geomspace(low, high, count)]

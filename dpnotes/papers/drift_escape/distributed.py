@@ -1,8 +1,8 @@
-"""Drift escape by clients that trust nobody: Algorithm 3 under Algorithm 1, of arXiv:2505.15647.
+"""Drift escape by clients that trust nobody: Algorithm 3 under Algorithm 1 of arXiv:2505.15647.
 
-Each client has n examples of its own and noise of its own, and a guarantee for all that it sends, against the server
-and all other clients (inter-client record-level privacy, Definition 3 of the paper). The server sees noisy estimates,
-and follows their mean.
+Each client has n examples and noise of its own, and a guarantee for everything it sends, against the server and all
+other clients (inter-client record-level privacy, Definition 3 of the paper). The server receives noisy estimates and
+steps along their mean.
 """
 
 import math
@@ -20,7 +20,7 @@ from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
 from dpnotes.oracles.samples import Samples
 from dpnotes.papers.drift_escape import algorithms
-from dpnotes.papers.drift_escape.algorithms import Escape, Parameters, method_of, spider_of
+from dpnotes.papers.drift_escape.algorithms import DriftEscapeParameters, Escape, method_of, spider_of
 from dpnotes.privacy.accounting import account, assumptions_of
 from dpnotes.privacy.events import Event
 from dpnotes.random.streams import Streams
@@ -32,25 +32,25 @@ TRUSTED_SERVER = Assumption("the server shows nothing but means, and every clien
 def practical(
     escape: Escape, dim: int, epsilon: float, delta: float, num_clients: int, *, gradient_bound: float,
     error_share: float = 0.25, private_drift: float = 64.0, sampling_drift: float = 16.0,
-) -> Parameters:  # fmt: skip
-    """An oracle for an escape by m clients: as `algorithms.practical`, for a mean whose error is that of m of them.
+) -> DriftEscapeParameters:  # fmt: skip
+    """Return oracle parameters for an escape by m clients: `algorithms.practical` for the error of their mean.
 
-    Examples and noise of clients are independent, so the error of a mean is `1 / sqrt(m)` that of a client, and each
-    may have `sqrt(m)` times the error that one alone may have.
+    The clients' examples and noise are independent, so the error of the mean is `1 / sqrt(m)` times a client's error,
+    and each client may have `sqrt(m)` times the error that a single client may have.
 
     Args:
-      escape: Algorithm 1's parameters.
+      escape: the parameters of Algorithm 1.
       dim: d.
       epsilon: of each client, above 0; infinite for a run without noise.
       delta: in (0, 1).
       num_clients: m, at least 1.
       gradient_bound: G, above 0.
-      error_share: above 0, of the mean.
+      error_share: above 0; the share of the error of the mean.
       private_drift: above 0.
       sampling_drift: above 0.
 
     Raises:
-      ValueError: outside these domains.
+      ValueError: an argument is outside its domain.
 
     Example:
       >>> escape = algorithms.practical_escape(0.04, smoothness=1.0, hessian_lipschitz=1.0, risk_range=1.0)
@@ -66,21 +66,21 @@ def practical(
 
 
 def clients_of(
-    parameters: Sequence[Parameters],
+    parameters: Sequence[DriftEscapeParameters],
     samples_of: Callable[[range], Samples],
     blocks: Blocks,
     device: torch.device | str = "cpu",
 ) -> Clients:
-    """The oracle of Algorithm 3 for runs with these parameters, one each, which all clients have.
+    """Return the oracle of Algorithm 3 for runs with these parameters, one set per run, shared by all clients.
 
     Args:
-      parameters: of each run.
-      samples_of: from the clients of a block to their examples; row `run * clients + place`.
+      parameters: one set per run.
+      samples_of: from the clients of a block to their examples, in row `run * clients + place`.
       blocks: the clients.
       device: of the points.
 
     Raises:
-      ValueError: as `algorithms.spider_of`.
+      ValueError: as in `algorithms.spider_of`.
     """
 
     def oracle_of(members: range) -> object:
@@ -91,7 +91,7 @@ def clients_of(
 
 def distributed_drift_escape(
     samples_of: Callable[[range], Samples],
-    parameters: Parameters | Sequence[Parameters],
+    parameters: DriftEscapeParameters | Sequence[DriftEscapeParameters],
     x: Tensor,
     streams: Streams,
     *,
@@ -103,35 +103,37 @@ def distributed_drift_escape(
     observe: Observer | None = None,
     not_covered: tuple[str, ...] = (),
 ) -> Runs:
-    """Drift escape where the gradient is the mean of what clients send.
+    """Run drift escape with the mean of the estimates that clients send as the gradient.
 
-    Algorithm 3 of the paper is `oracles.clients.Clients` over `oracles.spider.Spider`, Algorithm 1 is
-    `methods.drift_escape.DriftEscape`; differences from the paper are said there, and at `algorithms.drift_escape`.
+    Algorithm 3 of the paper is `oracles.clients.Clients` over `oracles.spider.Spider`; Algorithm 1 is
+    `methods.drift_escape.DriftEscape`. Those docstrings and `algorithms.drift_escape` state the differences from the
+    paper.
 
     Formal guarantees:
-      What each client sends is `parameters.budget`-zCDP under replace-one in its own examples, whoever sees it.
-      `guarantees` has the weakest of these claims, `client_table` all of them beside what the means alone would reveal.
+      Everything that a client sends is `parameters.budget`-zCDP under replace-one in its own examples, whoever sees it.
+      `guarantees` contains the weakest of the clients' guarantees; `client_table` lists all of them, beside the epsilon
+      for an observer who sees the means alone.
 
     Args:
-      samples_of: from the clients of a block (numbers from 0 on) to their examples, used once; row
-        `run * clients + place` is a client of a run. `oracles.holdings` has two kinds.
-      parameters: of each run, or of all; the same for all clients.
+      samples_of: from the clients of a block (numbered from 0) to their examples, each used at most once, in row `run *
+        clients + place`. `oracles.holdings` has two kinds.
+      parameters: one set per run, or one for all runs; all clients use the same.
       x: `(runs, dim)` initial points, chosen without looking at the data.
-      streams: one key a run, from which the clients' follow; or secret ones.
-      blocks: the clients, and which process computes them.
+      streams: one key per run, from which the clients' keys are derived; or secret streams.
+      blocks: the clients, and the process that computes each of them.
       delta: in (0, 1), for the guarantees.
-      repeat: as `algorithms.drift_escape`.
-      return_tested: as there.
-      max_steps: as there.
-      observe: as there.
-      not_covered: as there.
+      repeat: as in `algorithms.drift_escape`.
+      return_tested: as in `algorithms.drift_escape`.
+      max_steps: as in `algorithms.drift_escape`.
+      observe: as in `algorithms.drift_escape`.
+      not_covered: as in `algorithms.drift_escape`.
 
     Returns:
-      The runs; one that a client could not go on with says which in `state.oracle.stopped`.
+      The runs. `state.oracle.stopped` names the client that could not continue a run.
 
     Raises:
-      ProcessLost: if another process dies, hangs or computes something else.
-      ValueError: outside these domains.
+      ProcessLost: another process died, hung or computed something different.
+      ValueError: an argument is outside its domain.
 
     Example:
       >>> import torch
@@ -152,7 +154,7 @@ def distributed_drift_escape(
       0       0  887040      1.0                     0.227
       1       1  887040      1.0                     0.227
     """
-    chosen = [parameters] * len(x) if isinstance(parameters, Parameters) else list(parameters)
+    chosen = [parameters] * len(x) if isinstance(parameters, DriftEscapeParameters) else list(parameters)
     validate.instance(Blocks, blocks=blocks)
     validate.same_length(x=x, parameters=chosen, streams=streams)
     escapes = [each.escape for each in chosen]
@@ -162,13 +164,13 @@ def distributed_drift_escape(
 
 
 def trusted_server(runs: Runs) -> tuple[Guarantee, ...]:
-    """What each run may claim for an example of any client if the server, which is trusted, shows nothing but means.
+    """Return each run's guarantee for an example of any client if a trusted server publishes nothing but the means.
 
-    All clients have the same sensitivity in a round, and draw noise of the same scale. A mean of m has a sensitivity of
-    `1 / m` of theirs, and `1 / sqrt(m)` of their noise: its multiplier is `sqrt(m)` times theirs.
+    All clients have the same sensitivity in a round, and draw noise of the same scale. The mean of m clients has `1 /
+    m` of a client's sensitivity and `1 / sqrt(m)` of its noise, so its noise multiplier is `sqrt(m)` times a client's.
 
     Args:
-      runs: of `distributed_drift_escape`.
+      runs: the result of `distributed_drift_escape`.
     """
     clients, claims = runs.oracle, []
     rests = (*assumptions_of(runs.streams), TRUSTED_SERVER)
@@ -184,12 +186,12 @@ def trusted_server(runs: Runs) -> tuple[Guarantee, ...]:
 
 
 def client_table(runs: Runs) -> pd.DataFrame:
-    """A row for each run and client of this process: examples, zCDP, and for whom which epsilon is.
+    """Return a table with one row per run and client of this process: its examples, its zCDP and two epsilons.
 
-    `epsilon` is against everybody; `epsilon (trusted server)` against those that see nothing but the means.
+    `epsilon` holds against every observer, `epsilon (trusted server)` against an observer who sees the means alone.
 
     Args:
-      runs: of `distributed_drift_escape`.
+      runs: the result of `distributed_drift_escape`.
     """
     clients, meter = runs.oracle, runs.state.oracle.meter
     own = clients.blocks.clients(clients.blocks.processes.rank)

@@ -12,21 +12,21 @@ from pathlib import Path
 
 
 class DataNotFound(FileNotFoundError):
-    """A file is neither here nor to be had; the message says which file goes where."""
+    """The error for a file that is neither on this machine nor downloadable; its message says where to put the file."""
 
 
 class DataCorrupt(OSError):
-    """A file is not the published one; the message names it, and both sha256."""
+    """The error for a file that is not the published one; its message names the file and the difference."""
 
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A file whose content is known.
+    """A published file, with the sha256 of its content.
 
     Args:
-      name: what it is called, without folders.
-      sha256: of its content, in hexadecimal digits.
-      urls: where it is downloaded from, in the order in which they are tried; none if it is published nowhere.
+      name: its file name, without folders.
+      sha256: the sha256 of its content, in hexadecimal digits.
+      urls: download addresses, in the order in which they are tried; empty if it is published nowhere.
 
     Example:
       >>> print(PublishedFile("example.txt", "9f86d081"))
@@ -42,7 +42,7 @@ class PublishedFile:
 
 
 def cache_folder() -> Path:
-    """Where downloads go: `$DPNOTES_CACHE`, by default pooch's folder for this package."""
+    """The folder for downloads: `$DPNOTES_CACHE`, by default pooch's folder for this package."""
     if folder := os.environ.get("DPNOTES_CACHE"):
         return Path(folder)
     import pooch
@@ -51,15 +51,15 @@ def cache_folder() -> Path:
 
 
 def fetch(folder: str, file: PublishedFile) -> Path:
-    """The path of a file, which is downloaded if it is not here.
+    """The path of a published file, which is downloaded if it is not on this machine.
 
     Args:
       folder: its folder within `$DPNOTES_DATA` and the cache.
-      file: which one.
+      file: the published file.
 
     Raises:
-      DataNotFound: when it is not here and cannot be downloaded.
-      DataCorrupt: when what is here is not the published file.
+      DataNotFound: when the file is not on this machine and cannot be downloaded.
+      DataCorrupt: when the file on this machine is not the published one.
     """
     for place in _local_folders(folder):
         if (place / file.name).is_file():
@@ -91,7 +91,7 @@ def fetch(folder: str, file: PublishedFile) -> Path:
 
 
 def find(folder: str, files: Sequence[PublishedFile]) -> tuple[bool, str, str]:
-    """Whether all files are here and as published, in which folder (or where they would go), and what to do if not."""
+    """Return whether all files are present as published, their folder (or where to put them), and advice if not."""
     places = [*_local_folders(folder), cache_folder() / folder]
     paths: list[Path] = []
     for file in files:

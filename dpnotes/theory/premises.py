@@ -1,8 +1,8 @@
-"""What a claim rests on: a claim that is confirmed, but rests on one that falls, is confirmed conditionally.
+"""Premises: a claim that is confirmed, but rests on a claim that falls, is confirmed conditionally.
 
-A claim declares its premises, the ids of claims that its derivation takes as printed. A premise falls where its own
-verdict does not confirm it (contradicted, not implied, units differ; a proof gap is one of these), or where one of its
-premises falls. What is cited or restated stands: nothing is known against it.
+A claim declares its premises: the ids of the claims that its derivation uses as printed. A premise falls if its own
+verdict refutes it (contradicted, not implied, units differ; proof gaps are among these), or if one of its premises
+falls. A cited or restated claim stands, because nothing is known against it.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,12 +12,12 @@ from dpnotes.theory.verdicts import SILENT, Verdict
 
 
 def fallen(claim: Claim, claims: Mapping[str, Claim], verdict: Callable[[Claim], Verdict]) -> tuple[str, ...]:
-    """The ids of the claims, on which a claim rests directly or through others, that do not stand by themselves.
+    """Return the ids of the refuted claims that a claim rests on, directly or through other claims.
 
     Args:
       claim: the claim.
-      claims: those among which its premises are looked up, by id.
-      verdict: of a claim as printed.
+      claims: the claims among which the premises are looked up, by id.
+      verdict: from a claim to the verdict on its printed statement.
 
     Raises:
       ValueError: a premise is no claim, or a claim rests on itself through others.
@@ -45,7 +45,7 @@ def fallen(claim: Claim, claims: Mapping[str, Claim], verdict: Callable[[Claim],
 
 
 def word(verdict: Verdict, fallen: tuple[str, ...]) -> str:
-    """The word of a verdict, with the premises that a confirmed claim needs although they fall.
+    """The word of a verdict; for a confirmed claim also its premises that fall.
 
     >>> from dpnotes.theory.verdicts import Kind
     >>> word(Verdict(Kind.EXACT, "proved"), ("adaptive_batch.lemma3.3.decrease",))

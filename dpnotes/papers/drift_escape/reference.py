@@ -115,7 +115,7 @@ def adaptive_dp_spider(
         which would overwrite a fresh gradient at once; here they follow both branches, claim drift_escape.alg2.update.)
 
     Ours throughout: gradients longer than G are scaled down, and so are differences longer than M times the move. The
-    paper presumes that none is.
+    paper assumes that none is.
 
     Yields:
       A `Release` each time. The generator's return value is the reason it ended.
@@ -169,7 +169,7 @@ def distributed_adaptive_dp_spider(
       printed: {6}, {13}: the sensitivity of a client's mean is taken to be half of the replace-one sensitivity; {17}:
         moves are taken to have length `eta |g|`.
 
-    Ours throughout: clipped as there.
+    Ours throughout: clipped in the same way.
 
     Yields:
       A `Round` each time. The generator's return value is the reason it ended.

@@ -113,7 +113,7 @@ reference_levels = 11  # levels of a tree with 1024 leaves
 
 
 def needed_noise(shifts: int) -> sympy.Float:
-    """Return the noise over sensitivity that this many shifted nodes need for (1, 1e-6)-DP: sqrt(shifts)/mu, exactly."""
+    """Return the noise over sensitivity that so many shifted nodes need for (1, 1e-6)-DP: sqrt(shifts)/mu, exactly."""
     place = sympy.Dummy()
     excess = sympy.lambdify(place, profile(Integer(1), place) - reference[delta], "mpmath")
     with mpmath.workdps(30):

@@ -312,3 +312,17 @@ def test_control_a_docstring_that_begins_with_a_question_word_is_seen():
     )
     assert list(riddles(source)) == ["A: The what of A.", "f: That it holds."]
     assert not list(riddles('def f():\n    """Return how far and what it moved."""\n'))
+
+
+def uncredited(text: str) -> list[str]:
+    """Return the mentions of arXiv:2505.15647 in a text that do not name its authors just before it."""
+    places = [match.start() for match in re.finditer(re.escape("2505.15647"), text)]
+    return [text[max(0, at - 80) : at + 10] for at in places if "Tao et" not in text[max(0, at - 160) : at]]
+
+
+def test_the_arxiv_paper_is_never_given_the_title_of_the_anonymous_submission():
+    found = []
+    for folder, ending in (("dpnotes", "*.py"), ("docs", "*.md")):
+        found += [part for path in sorted((ROOT / folder).rglob(ending)) for part in uncredited(path.read_text())]
+    assert found == []
+    assert len(uncredited('"Private Stochastic Optimization for ..." (arXiv:2505.15647)')) == 1  # the control

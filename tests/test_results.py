@@ -3,6 +3,7 @@
 Every check is a list of faults of one result, and is shown to fail.
 """
 
+import csv
 import json
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,6 +18,8 @@ from dpnotes.cli import catalogue
 from dpnotes.core import Relation, Sampling
 from dpnotes.experiments import Decision, Experiment, Result, load, outstanding, store
 from dpnotes.experiments.agreement import Children, Outcome, compare, draw
+from dpnotes.experiments.outcomes import AGAINST, AS_PREDICTED, NO_CLAIM, outcome
+from dpnotes.experiments.outcomes import Outcome as Found
 from dpnotes.experiments.provenance import git, now
 from dpnotes.experiments.store import MAX_RESULT_BYTES, pending
 from dpnotes.papers.budget_schedules.experiments import subsampled
@@ -92,6 +95,48 @@ def test_control_another_result_decision_rule_or_tolerance_is_seen(monkeypatch: 
     assert without_tolerance(replace(result, experiment=replace(experiment, tolerances={"predicted": 0.1})))
     monkeypatch.setenv("DPNOTES_RESULTS", str(tmp_path))
     assert mismatch(load(experiment, profile))[0].startswith("missing: no result stored; compute it: dpnotes run budg")
+
+
+# ---------------------------------------------------------------- the words answer the question
+with (Path(__file__).parent / "paper_answers.csv").open() as file:
+    PAPERS_ANSWERS = {row["id"]: row["answer"] for row in csv.DictReader(file)}
+_ASKS = ("Do ", "Does ", "Is ", "Are ", "May ", "At ", "With ")  # "At the same guarantee, does ...?"
+
+
+def contradictions(found: Found, papers_answer: str) -> list[str]:
+    """Return the places where the words of an outcome contradict its answer or the paper's ("": the paper has none)."""
+    told = str(found)
+    faults = [f"{found.question!r} cannot be answered by Yes or No"] * (not found.question.startswith(_ASKS))
+    if not told.startswith(found.answer):
+        faults.append(f"{told!r} does not begin with {found.answer}")
+    if "reproduced" in told.lower():
+        faults.append(f"{told!r} says 'reproduced'")
+    expected = {NO_CLAIM} if not papers_answer else set()
+    if papers_answer and found.answer in ("Yes", "No"):
+        expected = {AS_PREDICTED if found.answer == papers_answer else AGAINST}
+    said = {word for word in (AS_PREDICTED, AGAINST, NO_CLAIM) if word in told}
+    return faults + [f"{told!r} should say {sorted(expected)}"] * (said != expected)
+
+
+def test_the_verdict_words_of_every_result_agree_with_its_answer():
+    assert {*PAPERS_ANSWERS} == {*EXPERIMENTS}
+    verdicts = ("reproduced", "not reproduced", "undecided")
+    for name, experiment in EXPERIMENTS.items():
+        decisions = [Decision(verdict, "a: 1; b: 2") for verdict in verdicts]  # those of today, and all others
+        decisions += [loaded(one, profile).decision for one, profile in PAIRS if one is experiment]
+        for decision in decisions:
+            assert contradictions(outcome(experiment, decision), PAPERS_ANSWERS[name]) == []
+
+
+def test_control_a_word_that_contradicts_the_answer_is_seen():
+    repeats = EXPERIMENTS["drift_escape.repeats"]
+    found = outcome(repeats, Decision("reproduced", "eight in 6.58%"))
+    assert found.answer == "No" and AGAINST in found.standing and contradictions(found, "Yes") == []
+    assert len(contradictions(found, "No")) == 1  # the paper's answer is declared wrongly
+    assert len(contradictions(replace(found, standing=f"This is {AS_PREDICTED}."), "Yes")) == 1
+    assert len(contradictions(replace(found, sentence=f"Reproduced: {found.sentence}"), "Yes")) == 2
+    assert len(contradictions(replace(found, answer="Yes"), "Yes")) == 2
+    assert len(contradictions(replace(found, question="How often do attempts fail?"), "Yes")) == 1
 
 
 # ---------------------------------------------------------------- what was spent, and what that is worth

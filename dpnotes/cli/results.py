@@ -251,7 +251,9 @@ def status(
 @command("results")
 def results(
     name: ExperimentName,
-    profile: Profile = "quick",
+    profile: Annotated[
+        str | None, typer.Option(help="quick, cpu or paper; default: the largest with a current result.")
+    ] = None,
     csv: Annotated[bool, typer.Option("--csv")] = False,
     as_json: Json = False,
 ) -> None:
@@ -260,7 +262,10 @@ def results(
 
     if csv and as_json:
         raise ValueError("Expected --csv or --json, got both.")
-    result = parts.load(catalogue.experiment(name), profile)
+    result = (
+        _largest(catalogue.experiment(name)) if profile is None else parts.load(catalogue.experiment(name), profile)
+    )
+    profile = result.spec.profile
     if not result.is_shown:
         raise ValueError(f"{name} {profile}: {result.reason}")
     if csv:
@@ -277,6 +282,7 @@ def results(
                 "state": result.state,
                 "reason": result.reason,
                 "decision": asdict(result.decision),
+                "outcome": asdict(parts.outcome(result.experiment, result.decision)),
                 "rows": rows,
                 "manifest": result.manifest,
             }
@@ -287,9 +293,23 @@ def results(
             typer.echo(line)
 
 
+def _largest(experiment: "Experiment") -> "Result":
+    """The result of the largest profile that has one as computed by today's code, else of one that may be shown."""
+    from dpnotes.experiments import load
+    from dpnotes.experiments.spec import PROFILES
+
+    found = [load(experiment, profile) for profile in reversed(PROFILES) if profile in experiment.specs]
+    shown = [one for one in found if one.is_shown]
+    return next((one for one in shown if one.state == "stored"), [*shown, *found][0])
+
+
 def _remarks(result: "Result") -> Iterable[str]:
+    from dpnotes.experiments import outcome
+
     remarks = [("state", result.state), ("reason", result.reason), ("computed", f"{result.computed}; {result.agreed}")]
-    remarks += [("decision", result.decision)]
+    found = outcome(result.experiment, result.decision)
+    remarks += [("profile", result.spec.profile), ("question", found.question), ("answer", found)]
+    remarks += [("found", f"{name}: {fact}" if name else fact) for name, fact in found.facts]
     remarks += [("rule", result.spec["decision_rule"]), ("chances", result.chances)]
     remarks += [("unaccounted", text) for text in result.unaccounted]
     return [columns((name, 11), str(text)) for name, text in remarks if str(text)]

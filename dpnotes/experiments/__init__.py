@@ -5,6 +5,7 @@ from dpnotes.experiments.cells import bring, export, keep
 from dpnotes.experiments.chances import Simulation, simulate
 from dpnotes.experiments.chunks import parse_memory
 from dpnotes.experiments.costs import Cost, wanting
+from dpnotes.experiments.outcomes import Answers, Outcome, answering, outcome
 from dpnotes.experiments.runner import run, status
 from dpnotes.experiments.spec import (
     FLOAT32,
@@ -22,7 +23,8 @@ from dpnotes.experiments.spec import (
 from dpnotes.experiments.store import Result, clean, decide_again, load, outstanding, results_folder
 
 __all__ = [
-    "FLOAT32", "FLOAT64", "NOT_STATED", "Cell", "Chances", "Context", "Cost", "Decision", "Experiment", "PaperFigure",
-    "Result", "Setting", "Simulation", "Spec", "bring", "clean", "decide_again", "export", "keep", "load",
-    "outstanding", "parse_memory", "results_folder", "run", "simulate", "status", "verify", "wanting",
+    "FLOAT32", "FLOAT64", "NOT_STATED", "Answers", "Cell", "Chances", "Context", "Cost", "Decision", "Experiment",
+    "Outcome", "PaperFigure", "Result", "Setting", "Simulation", "Spec", "answering", "bring", "clean",
+    "decide_again", "export", "keep", "load", "outcome", "outstanding", "parse_memory", "results_folder", "run",
+    "simulate", "status", "verify", "wanting",
 ]  # fmt: skip

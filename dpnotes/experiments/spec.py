@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from dpnotes.experiments.chunks import Chunking, cpu_cache_bytes, run_in_chunks
+from dpnotes.experiments.outcomes import Answers
 from dpnotes.util import validate
 
 if TYPE_CHECKING:
@@ -341,6 +342,7 @@ class Experiment:
       figure: the paper's own, if it has one.
       simulation: of its results, by which its rule is tried out before the run.
       wants: by profile, what it costs and why it is outstanding, if it is (`wanting` puts it in).
+      answers: the answers to the question, ours and the paper's (`answering` puts them in).
     """
 
     paper: str
@@ -362,6 +364,7 @@ class Experiment:
     figure: PaperFigure | None = None
     simulation: "Simulation | None" = None
     wants: "Mapping[str, Cost]" = field(default_factory=dict)
+    answers: Answers = Answers()
 
     def __post_init__(self) -> None:
         _check_name(paper=self.paper, name=self.name)

@@ -62,7 +62,10 @@ class DriftEscapeState:
 @checked
 @dataclass(frozen=True)
 class DriftEscape:
-    """Algorithm 1 of "Private Stochastic Optimization for Achieving Second-Order Stationary Points" (arXiv:2505.15647).
+    """Algorithm 1 of "Private Stochastic Optimization for Achieving Second-Order Stationary Points".
+
+    The paper is an anonymous submission to ICLR; a later version is Tao et al., "Second-Order Convergence in Private
+    Stochastic Non-Convex Optimization", arXiv:2505.15647.
 
     Gaussian-perturbed SGD: the oracle's privacy noise is the perturbation. The algorithm, by its lines:
       g_t <- P_Grad_Oracle                                       (`oracle.estimate`)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dpnotes.experiments import Experiment, store
+from dpnotes.experiments import Experiment, outcome, store
 from dpnotes.experiments.spec import PROFILES
 from dpnotes.notebook.teaching import Table
 
@@ -61,7 +61,8 @@ class Results:
 
     def outcomes(self) -> Table:
         """A table of the outcomes that were shown; experiments that were not run are marked so."""
-        rows = [[one.experiment.title, one.spec.profile, one.decision.verdict] for one in self._shown]
+        found = [(one, outcome(one.experiment, one.decision)) for one in self._shown]
+        rows = [[one.experiment.title, one.spec.profile, f"{each.answer}. {each.standing}"] for one, each in found]
         return Table(["experiment", "profile", "outcome"], rows)
 
     def outstanding(self) -> Table:
@@ -84,23 +85,28 @@ class Shown:
     wanted: store.Result
 
     def _parts(self) -> dict[str, str]:
-        result = self.result
-        parts = {"question": result.experiment.question, "outcome": str(result.decision)}
-        parts["rule"] = result.spec["decision_rule"]
+        result, found = self.result, outcome(self.result.experiment, self.result.decision)
+        parts = {"question": found.question, "answer": str(found), "rule": result.spec["decision_rule"]}
         return parts | ({"chances of the rule": result.chances} if result.chances else {})
+
+    def _facts(self) -> Table:
+        return Table(["", "found"], [[*fact] for fact in outcome(self.result.experiment, self.result.decision).facts])
 
     def _origin(self) -> list[str]:
         lines = provenance(self.result).splitlines()
         return lines if self.result is self.wanted else [*lines, f"profile paper: {store.stamp(self.wanted)}"]
 
     def __repr__(self) -> str:
-        return "\n".join([*(_filled(f"{name}: {text}") for name, text in self._parts().items()), *self._origin()])
+        told = [_filled(f"{name}: {text}") for name, text in self._parts().items()]
+        facts = [_filled(f"found: {': '.join(filter(None, fact))}") for fact in self._facts().rows]
+        return "\n".join([*told[:2], *facts, *told[2:], *self._origin()])
 
     def _repr_html_(self) -> str:
-        parts, decision = self._parts(), self.result.decision
+        parts, answer = self._parts(), outcome(self.result.experiment, self.result.decision).answer
         told = f"<p><b>question</b>: {html.escape(parts['question'])}</p>\n"
-        told += f"<p><b>{decision.verdict.capitalize()}</b>: {html.escape(decision.reason)}</p>\n"
-        rules = {name: text for name, text in parts.items() if name not in ("question", "outcome")}
+        told += f"<p><b>{answer}</b>{html.escape(parts['answer'].removeprefix(answer))}</p>\n"
+        told += f"{self._facts()._repr_html_()}\n"
+        rules = {name: text for name, text in parts.items() if name not in ("question", "answer")}
         rule = "".join(f"<p>{html.escape(text)}</p>" for text in rules.values())
         lines = "<br>".join(map(html.escape, self._origin()))
         for summary, text in ((", ".join(rules), rule), ("where it comes from", f"<p>{lines}</p>")):
@@ -126,7 +132,7 @@ def compared(result: store.Result) -> Table:
     rows = [
         [one.what, one.paper, ours := one.ours(spec), one.why if ours != one.paper else ""] for one in figure.settings
     ]
-    rows.append(["what it shows", figure.shows, str(result.decision), ""])
+    rows.append(["what it shows", figure.shows, str(outcome(result.experiment, result.decision)), ""])
     return Table(["", "paper", "ours", "why different"], rows, f"{figure.name}; {setting(result)}")
 
 

@@ -79,7 +79,8 @@ class Clients:
     """The oracle of the mean of clients' messages, each a private estimate on the client's own examples.
 
     Lines 4 to 8 and 11 to 16 of Algorithm 3 of "Private Stochastic Optimization for Achieving Second-Order Stationary
-    Points" (arXiv:2505.15647), where the oracle is `Spider`; distributed DP-SGD, where it is `MinibatchGradient`.
+    Points" (anonymous, submitted to ICLR), where the oracle is `Spider`; distributed DP-SGD, where it is
+    `MinibatchGradient`.
 
     Formal guarantees:
       Inter-client record-level privacy (Definition 3 there): a client's messages have the guarantee of its oracle, for

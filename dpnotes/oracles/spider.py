@@ -155,10 +155,10 @@ class Spider(ReleasingOracle):
      15: drift_{t+1} = drift_t + |gradient estimate|       (`Refresh.drift`)
     The method has the perturbation at saddles and the step (`methods.spider_descent`).
 
-    "Private Stochastic Optimization for Achieving Second-Order Stationary Points" (drift escape, arXiv:2505.15647),
-    Algorithm 2, with `Refresh.squared_moves`, `BatchSizes(b1, b2)` and `Gaussian`: the same, but the drift adds
-    `eta^2 |g_t|^2` and noise of variance proportional to `G^2 / b1^2`, or to `M^2 |move|^2 / b2^2`, is drawn for every
-    release. Plain DP-SPIDER (Arora, Bassily, González, Guzmán, Menart and Ullah, ICML 2023, arXiv:2206.00846) is
+    "Private Stochastic Optimization for Achieving Second-Order Stationary Points" (drift escape; anonymous, submitted
+    to ICLR), Algorithm 2, with `Refresh.squared_moves`, `BatchSizes(b1, b2)` and `Gaussian`: the same, but the drift
+    adds `eta^2 |g_t|^2` and noise of variance proportional to `G^2 / b1^2`, or to `M^2 |move|^2 / b2^2`, is drawn for
+    every release. Plain DP-SPIDER (Arora, Bassily, González, Guzmán, Menart and Ullah, ICML 2023, arXiv:2206.00846) is
     `Refresh.every` with `Gaussian`.
 
     All use the same recursion: the increments that a mechanism releases are added up. With `Gaussian` their noise adds

@@ -318,7 +318,14 @@ def test_run_results_status_and_clean(toy: Path):
     assert "toy.squares quick: stored, computed at " in call("run", "toy").stdout
     assert "stored" not in call("run", "all", "--no-resume").stdout
     table = call("results", "toy.squares").stdout
-    for text in ("square", "4.5", "decision     reproduced: 3 rows", "unaccounted  the choice of the numbers"):
+    for text in (
+        "square",
+        "4.5",
+        "answer       Yes.",
+        "profile      quick",
+        "found        3 rows",
+        "unaccounted  the choice of the numbers",
+    ):
         assert text in table
     csv = call("results", "toy.squares", "--csv")
     assert (csv.stdout, csv.stderr) == ("number,square\n0,0.5\n1,1.5\n2,4.5\n", "")
@@ -350,7 +357,7 @@ def test_a_result_that_is_not_shown_or_disputed_says_so_beside_its_numbers(toy: 
     head = "| result | changed by | why | what it takes |\n|---|---|---|---|\n"
     (toy / "results/PENDING.md").write_text(f"{head}| toy.squares quick | new squares | other numbers | a minute |\n")
     table, csv = call("results", "toy.squares").stdout, call("results", "toy.squares", "--csv")
-    assert "state        disputed" in table and "decision     reproduced: 3 rows" in table and "new squares" in table
+    assert "state        disputed" in table and "answer       Yes." in table and "new squares" in table
     assert "toy.squares quick is disputed: " in csv.stderr and "disputed" not in csv.stdout
     (toy / "results/PENDING.md").write_text(f"{head}| toy.squares | new squares | other numbers | a minute |\n")
     assert "PENDING.md to be: paper.experiment profile" in one_error("results", "toy.squares")
@@ -363,10 +370,10 @@ def test_a_changed_rule_is_put_on_record_by_status(toy: Path, monkeypatch: pytes
     call("run", "toy.squares")
     changed = replace(TOY, rule_version=2, decide=lambda frame, spec: Decision("undecided", "who knows"))
     monkeypatch.setattr(catalogue, "all_experiments", lambda: [changed])
-    assert "reproduced: 3 rows" in call("results", "toy.squares").stdout
+    assert "answer       Yes." in call("results", "toy.squares").stdout
     said = call("status", "--write").output
     assert "toy.squares quick: reproduced: 3 rows -> undecided: who knows (rule version 2)" in said
-    assert "decision     undecided: who knows" in call("results", "toy.squares").stdout
+    assert "answer       Undecided: the rule is met for neither answer." in call("results", "toy.squares").stdout
 
 
 def test_missing_results_are_run_as_many_cells_at_once_as_a_gpu_holds(toy: Path, monkeypatch: pytest.MonkeyPatch):
@@ -421,7 +428,7 @@ def test_a_damaged_result_is_said_and_made_again(toy: Path):
     assert "damaged" in call("status").stdout
     assert "dpnotes run toy.squares" in one_error("results", "toy.squares")
     call("run", "toy.squares")
-    assert "reproduced" in call("results", "toy.squares").stdout
+    assert "answer       Yes." in call("results", "toy.squares").stdout
 
 
 # ---------------------------------------------------------------- as a real process

@@ -96,10 +96,12 @@ def test_the_stored_result_of_the_largest_profile_is_shown(stored, shown, monkey
     assert results.Results([experiment]).show("mean").spec.profile == shown
 
 
-def test_the_verdict_is_the_first_word_and_the_rule_is_folded():
+def test_the_answer_is_the_first_word_and_the_rule_is_folded():
     one = result("stored", MANIFEST)
     shown = results.Shown(one, one)._repr_html_()
-    assert "<p><b>Undecided</b>: </p>" in shown and "always" not in re.sub("(?s)<details>.*?</details>", "", shown)
+    assert "<p><b>Undecided</b>: the rule is met for neither answer. " in shown and "always" not in re.sub(
+        "(?s)<details>.*?</details>", "", shown
+    )
     assert "<summary>rule</summary><p>always</p></details>" in shown
 
 
@@ -168,7 +170,12 @@ def test_the_comparison_says_what_differs_and_why():
         ["repeats", "100", "3", "time"],
         ["step size", "0.1", "0.1", ""],
         ["batch", NOT_STATED, "16", "our choice"],
-        ["what it shows", "a line", "undecided: ", ""],
+        [
+            "what it shows",
+            "a line",
+            "Undecided: the rule is met for neither answer. This is not the paper's claim.",
+            "",
+        ],
     ]
     with pytest.raises(ValueError, match="Expected experiment='toy.mean' to be one of the paper's figures"):
         results.compared(result("stored", MANIFEST))

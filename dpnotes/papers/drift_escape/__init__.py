@@ -1,1 +1,5 @@
-"""Anonymous authors (ICLR submission; later arXiv 2505.15647): second-order stationary points by drift-based escape."""
+"""Second-order stationary points by drift-based escape: an anonymous submission to ICLR.
+
+The paper is "Private Stochastic Optimization for Achieving Second-Order Stationary Points"; a later version is Tao et
+al., "Second-Order Convergence in Private Stochastic Non-Convex Optimization", arXiv:2505.15647.
+"""

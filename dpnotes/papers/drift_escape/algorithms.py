@@ -1,6 +1,7 @@
 """Drift escape with adaptive DP-SPIDER: the single-machine algorithms of an anonymous submission.
 
-"Private Stochastic Optimization for Achieving Second-Order Stationary Points", arXiv:2505.15647, Algorithms 1 and 2.
+"Private Stochastic Optimization for Achieving Second-Order Stationary Points", submitted to ICLR, Algorithms 1
+and 2; a later version is Tao et al., arXiv:2505.15647, with another title.
 
 The bodies below use the paper's letters: alpha accuracy, chi bound on an estimate's error, psi scale of that error
 (sigma from sampling the examples, r sqrt(d) from the mechanism), G, M, rho Lipschitz, smoothness and Hessian-Lipschitz

@@ -1,4 +1,4 @@
-"""Drift escape by clients that trust nobody: Algorithm 3 under Algorithm 1 of arXiv:2505.15647.
+"""Drift escape by clients that trust nobody: Algorithm 3 under Algorithm 1 of the paper.
 
 Each client has n examples and noise of its own, and a guarantee for everything it sends, against the server and all
 other clients (inter-client record-level privacy, Definition 3 of the paper). The server receives noisy estimates and

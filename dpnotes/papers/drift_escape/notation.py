@@ -14,12 +14,12 @@ PAPER = Paper(
     year=2024,
     doi="",
     arxiv="",  # empty: the arXiv version is later, with another title
-    version="anonymous submission to ICLR, before arXiv:2505.15647 (the later version has another title)",
+    version="anonymous submission to ICLR (a later version, with another title: Tao et al., arXiv:2505.15647)",
     bibtex="""@unpublished{anonymous2024private,
   title  = {Private Stochastic Optimization for Achieving Second-Order Stationary Points},
   author = {Anonymous authors},
   year   = {2024},
-  note   = {Submission to ICLR, under double-blind review; a later version is arXiv:2505.15647,
+  note   = {Submission to ICLR, under double-blind review; a later version is Tao et al., arXiv:2505.15647,
             Second-Order Convergence in Private Stochastic Non-Convex Optimization}
 }""",
 )

@@ -1,4 +1,6 @@
-"""The algorithms of arXiv:2505.15647 (Private Stochastic Optimization for ... Stationary Points), each for one run.
+"""The algorithms of "Private Stochastic Optimization for Achieving ... Stationary Points", each for one run.
+
+The paper is an anonymous submission to ICLR; a later version is Tao et al., arXiv:2505.15647, with another title.
 
 Read this file first. `algorithms.py` implements the same algorithms for many runs at once, with guarantees and
 refusals; `tests/papers/test_reference.py` checks that both give the same results. Values whose names begin with

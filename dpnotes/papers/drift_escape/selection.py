@@ -1,4 +1,4 @@
-"""Selection of a model to publish: Algorithm 4 of arXiv:2505.15647, and a trusted server in its place.
+"""Selection of a model to publish: Algorithm 4 of the anonymous submission, and a trusted server in its place.
 
 Each client has examples that no model was trained on, and sends a noisy gradient and a noisy Hessian of each model.
 The point that `distributed_drift_escape` returns needs no selection: the run itself tested it.

@@ -10,9 +10,9 @@ from dpnotes.papers.goldstein.experiments import orders
 
 
 @pytest.mark.parametrize("profile", ["quick", "paper"])
-def test_the_rule_is_about_the_paper_and_the_last_two_cells_have_increments(profile):
+def test_the_rule_is_about_an_exponent_and_the_last_two_cells_have_increments(profile):
     spec = orders.EXPERIMENT.spec(profile)
-    assert "Reproduced, of the paper, if" in spec["decision_rule"]
+    assert "Reproduced, of the exponent 2, if" in spec["decision_rule"]
     assert [orders.parameters(spec, cell).period > 1 for cell in orders.cells(spec)[-2:]] == [True, True]
 
 

@@ -232,7 +232,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 EXPERIMENT = study(
     [QUICK, PAPER], (cells, run_cell, decide), "Privacy audit of stochastic Spider, as printed and as corrected",
-    "Which of the printed lines are not private, and does the corrected algorithm keep its claim?",
+    "Are the printed variants of the algorithm as private as they claim?",
     simulation=Simulation(
         prediction="densities are exact; audits have a power of 99% and refute what is private in 1%",
         rival="one printed line is private after all", frame=simulated,

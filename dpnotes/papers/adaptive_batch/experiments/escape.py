@@ -181,7 +181,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 EXPERIMENT = study(
     [QUICK, PAPER], (cells, run_cell, decide),
     "Escape from a saddle against batch size: the counterexample to Lemma 3.3",
-    "Which batches let descent at the step size 1 / M leave a saddle of curvature -lambda?",
+    "Does descent at the step size 1 / M leave a saddle of curvature -lambda with batches of every size?",
     simulation=Simulation(
         prediction="exponents are those of the first order in lambda, and logarithms of lengths are random walks",
         rival="the same, with the sign's change at 1.5 times the predicted boundary", frame=simulated,

@@ -176,7 +176,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 EXPERIMENT = study(
     [QUICK, PAPER], (cells, run_cell, decide),
     "What stochastic Spider needs: saddle perturbation, tree, and a drift that is not reset",
-    "Does the perturbation matter beside the tree's noise, and what does the printed reset of the drift do?",
+    "May a perturbation reset the drift without a fresh gradient, as printed?",
     simulation=Simulation(
         prediction="errors grow as in stored results, whose scatter over runs is that of gamma laws",
         rival="the same, but with the tree and the printed lines the squared error grows 1.5 times", frame=simulated,

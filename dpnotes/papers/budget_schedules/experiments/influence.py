@@ -29,20 +29,23 @@ from dpnotes.random.streams import Streams
 from dpnotes.util.states import flatten, restore
 
 RULE = (
-    "The paper states neither the number of steps nor the start nor its data scales: each choice of the three is a "
-    "reading. Under a reading the claim is reproduced if the mean influence is above 0 at every probed step and grows "
-    "exponentially rather than along a straight line: ln(influence) is fitted with R^2 of at least 90%, a straight "
-    "line through the influence itself fits worse in at least 95% of bootstrap resamples of the repeats, and the 95% "
-    "bootstrap interval of the slope of ln(influence) is above 0. Under a reading it is not reproduced if the "
-    "influence is below 0 at a probed step, or the straight line fits better in at least 95% of the resamples, or "
-    "ln(influence) is fitted with R^2 under 70%. Above and below 0 are one-sided t-tests over repeats, 5% by "
-    "Bonferroni over the probes of a reading to be above, and over those of all readings to be below. Reproduced if "
-    "under three quarters of the readings, and under none the claim is not reproduced; not reproduced if under none it "
-    "is reproduced, and under at least one it is not. Undecided otherwise, and if a run did not finish; under how many "
-    "readings what is said is told in any case. An earlier rule asked for a straight line in ln(influence) at every "
-    "data scale, at one number of steps and one start, and compared it with nothing; it said 'not reproduced' of 50 "
-    "steps and 4 repeats."
+    "The paper states its data scale, a largest norm of 10, but neither the number of steps nor the start: each "
+    "choice of these two is a reading, at the stated scale. Other scales are shown and do not count. Under a reading "
+    "the claim is reproduced if the mean influence is above 0 at every probed step and grows exponentially rather "
+    "than along a straight line: ln(influence) is fitted with R^2 of at least 90%, a straight line through the "
+    "influence itself fits worse in at least 95% of bootstrap resamples of the repeats, and the 95% bootstrap "
+    "interval of the slope of ln(influence) is above 0. Under a reading it is not reproduced if the influence is "
+    "below 0 at a probed step, or the straight line fits better in at least 95% of the resamples, or ln(influence) is "
+    "fitted with R^2 under 70%. Above and below 0 are one-sided t-tests over repeats, 5% by Bonferroni over the "
+    "probes of a reading to be above, and over those of all readings to be below. Reproduced if under three quarters "
+    "of the readings, and under none the claim is not reproduced; not reproduced if under none it is reproduced, and "
+    "under at least one it is not. Undecided otherwise, and if a run did not finish; under how many readings what is "
+    "said is told in any case. An earlier rule asked for a straight line in ln(influence) at every data scale, at one "
+    "number of steps and one start, and compared it with nothing; it said 'not reproduced' of 50 steps and 4 repeats. "
+    "The rule after it counted readings at all data scales alike; the present one was chosen when these runs were "
+    "known (post hoc), since the paper states the scale."
 )
+STATED_NORM = 10.0  # Section 5, Setup
 PARAMETERS = {
     "decision_rule": RULE, "seed": "influence, second", "num_examples": 1000, "num_components": 60, "num_hidden": 1000,
     "activation": "tanh", "clip": 4.0, "step_size": 0.1, "epsilon": 4.0, "delta": 1e-8,
@@ -193,20 +196,19 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     if lost := int((~frame["finished"] | ~np.isfinite(frame["influence"])).sum()):
         return Decision("undecided", f"{lost} of {len(frame)} influences come from runs that did not finish")
     table = summary(frame)
+    counted = table[table["max_norm"] == STATED_NORM]
+    words = {"reproduced": "exponential", "not reproduced": "not exponential", "undecided": "undecided"}
     named = {
-        verdict: [f"{row['num_steps']:g}/{row['output_scale']:g}/{row['max_norm']:g}" for _, row in part.iterrows()]
-        for verdict, part in table.groupby("verdict")
+        verdict: [f"{row['num_steps']:g} steps at {row['output_scale']:g}" for _, row in part.iterrows()]
+        for verdict, part in counted.groupby("verdict")
     }
+    facts = [f"{words[verdict]}, by steps and output scale: {', '.join(which)}" for verdict, which in named.items()]
+    for scale, part in table[table["max_norm"] != STATED_NORM].groupby("max_norm"):
+        found = part["verdict"].map(words).value_counts().sort_index()
+        facts.append(f"not counted, data scale {scale:g}: {', '.join(f'{n} {word}' for word, n in found.items())}")
     reproduced, failed = named.get("reproduced", []), named.get("not reproduced", [])
-    facts = (
-        f"reproduced under {len(reproduced)} of {len(table)} readings, not reproduced under {len(failed)}"
-        + "".join(
-            f"; {verdict}, by steps/output scale/data scale: {', '.join(which)}" for verdict, which in named.items()
-        )
-    )
-    return Decision.by(
-        facts, passed=not failed and len(reproduced) >= 0.75 * len(table), failed=failed and not reproduced
-    )
+    passed = not failed and len(reproduced) >= 0.75 * len(counted)
+    return Decision.by("; ".join(facts), passed=passed, failed=failed and not reproduced)
 
 
 # ---------------------------------------------------------------- simulated results
@@ -232,9 +234,9 @@ EXPERIMENT = study(
         prediction="the influence is 0.98^(T - t) under every reading; each repeat scatters by a tenth of it, and by a "
         "twentieth of the last one, as in pilots of 3 repeats",
         rival="it grows along a straight line between the same ends", frame=simulated,
-        stated={"quick": (0.08, 0.0), "paper": (0.995, 0.0)},
+        stated={"quick": (0.08, 0.0), "paper": (0.945, 0.0)},
     ),
-    tolerances={**FLOAT32, "influence": 0.02},
+    tolerances={**FLOAT32, "influence": 0.02}, rule_version=2,
     unaccounted=(
         preprocessing.UNACCOUNTED, "All runs of a repeat share their noise, so publishing two of them cancels it.",
         "The influence is a difference of exact training losses: the figure is covered by no guarantee.",

@@ -136,7 +136,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 EXPERIMENT = study(
     [QUICK, PAPER], (cells, run_cell, decide),
     "The printed and the corrected releases: exact epsilon, and what an audit proves",
-    "What is the true epsilon when samples are reused, or a jump back is not covered by the noise?",
+    "Is a release as private as claimed if samples are reused, or if a jump back is not covered by the noise?",
     simulation=Simulation(
         prediction="the printed versions cost what densities say, and audits miss in 1 of 100",
         rival="the printed versions cost what is claimed", frame=simulated,

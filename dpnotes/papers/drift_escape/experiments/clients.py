@@ -146,7 +146,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 EXPERIMENT = study(
     [QUICK, PAPER], (cells, run_cell, decide), "Lemma 9: the error of a mean of clients, alike or not",
-    "What are m clients worth that add noise of their own?",
+    "Is the squared error of m clients, each with noise of its own, 1/m of that of one?",
     simulation=Simulation(
         prediction="the exponent of the squared error in m is -1; runs scatter by 0.2, as in the stored results",
         rival="the exponent is -0.9", frame=simulated, stated={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},

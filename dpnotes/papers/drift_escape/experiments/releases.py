@@ -31,7 +31,7 @@ def differences(
 ) -> Tensor:
     """SPIDER's running gradients over an attempt of equal steps from 0, and back at 0 where the next one begins.
 
-    Algorithm 2 of drift escape (arXiv:2505.15647) with M = 1: each difference is the mean over a batch of its own, with
+    Algorithm 2 of drift escape with M = 1: each difference is the mean over a batch of its own, with
     noise in proportion to the move. The gradient at 0 is 1 for all examples.
 
     Example:

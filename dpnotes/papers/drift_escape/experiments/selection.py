@@ -176,7 +176,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 EXPERIMENT = study(
     [QUICK, PAPER], (cells, run_cell, decide), "Remark 3: up to which dimension noisy Hessians can be selected from",
-    "What does it cost to select a model privately, rather than to return the one that was tested on the way?",
+    "Does the dimension up to which private selection costs nothing grow as (sqrt(m) n epsilon)^(6/13)?",
     simulation=Simulation(
         prediction="the exponent is 6/13 less 0.02 at these dimensions; errors scatter as in the stored results",
         rival="noise for one release in place of T, and the exponent 0.89", frame=simulated,

@@ -473,7 +473,7 @@ _NOT_SIMULATED = (
 EXPERIMENT = study(
     [QUICK, CPU, PAPER], (cells, run_cell, decide),
     "Phase retrieval, matrix sensing and digits: SPIDER against DP-SGD and a fresh gradient every step",
-    "At equal n and epsilon, with clipped gradients, which method leaves the least risk?",
+    "At equal n and epsilon, with clipped gradients, does a SPIDER leave less risk than the simple methods?",
     simulation=Simulation(
         prediction="a SPIDER leaves a tenth of the others' risk; logarithms scatter by 0.3 to 0.6, as in pilots; one "
         "start in eight is slow for all",

@@ -352,7 +352,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 EXPERIMENT = study(
     [QUICK, PAPER], (cells, run_cell, decide), "Theorem 3: the accuracy that m clients reach with n examples each",
-    "How much more accurate are m clients than one, where examples decide and where privacy does?",
+    "Is the accuracy of m clients m^(-1/3) of that of one where examples decide, and m^(-1/5) where privacy does?",
     simulation=Simulation(
         prediction="the exponents are the theorem's and what the attempts at the end add; examples scatter by 0.05",
         rival="each regime has the other one's exponent", frame=simulated,

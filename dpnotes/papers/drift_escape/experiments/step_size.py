@@ -219,7 +219,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 EXPERIMENT = study(
     [QUICK, PAPER], (cells, run_cell, decide), "The step of the escape lemma: a boundary in eta for every batch size",
-    "When is the paper's step sqrt(rho alpha) / M^2 needed, and when does 1 / M leave the saddle?",
+    "Is the paper's step sqrt(rho alpha) / M^2 needed, because 1 / M does not leave the saddle with small batches?",
     simulation=Simulation(
         prediction="growth is the expectation, and scatters as sums of independent steps do",
         rival="batches are worth half as much again, so that boundaries are at 1.5 times the step", frame=simulated,

@@ -247,7 +247,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 EXPERIMENT = study(
     [QUICK, PAPER], (cells, run_cell, decide),
     "From empirical to population losses: a counterexample of ours to Proposition 5.1, and smoothed gradients",
-    "Is the Goldstein norm of the empirical loss near that of the population, and what is, if it is not?",
+    "Is the Goldstein norm of the empirical loss near that of the population?",
     simulation=Simulation(
         prediction="gaps of smoothed gradients fall as n^(-1/2), and scatter as in the quick result",
         rival="the same, but those where one trained fall as n^(-1/3)", frame=simulated,

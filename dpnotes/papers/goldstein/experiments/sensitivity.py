@@ -266,7 +266,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 EXPERIMENT = study(
     [QUICK, PAPER], (cells, run_cell, decide),
     "How long estimates from losses and their increments are: ours, sqrt(d / m), against Lemma 3.4's d / sqrt(m)",
-    "How many directions does an estimate need, and has an increment to use the same ones at both points?",
+    "Is an estimate off by sqrt(d/m) only, and does an increment need the same directions at both points?",
     simulation=Simulation(
         prediction="the sharp norm, and increments in proportion to the move; lengths scatter as in the quick result",
         rival="the same, but errors at a fixed m/d grow as d^(1/4), half of Lemma 3.4's exponent", frame=simulated,

@@ -234,7 +234,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 EXPERIMENT = study(
     [QUICK, PAPER], (cells, run_cell, decide),
     "Running sums (the paper's claim): the tree's noise against independent noise at the same (epsilon, delta)",
-    "From which period on does the tree have less noise than independent noise on the terms?",
+    "Does the tree's noise grow as the logarithm of the period only, where independent noise grows as its root?",
     simulation=Simulation(
         prediction="exact variances; mean squares scatter as in the quick result",
         rival="the same, but the tree's noise grows as log2(Sigma) + 1/2 to the power 1.1", frame=simulated,

@@ -135,7 +135,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 EXPERIMENT = study(
     [QUICK, PAPER], (cells, run_cell, decide),
     "Appendix C: bounded variance alone, heavy tails, and how much noise they need",
-    "Without Assumption B, is Delta^2 >= sigma^2/B enough, or is Appendix C's T/delta times as much needed?",
+    "Is Delta^2 >= sigma^2/B enough without Assumption B?",
     simulation=Simulation(
         prediction="0.99 of the iterates are alpha-SOSPs at Delta^2 = sigma^2/B, give or take 0.003 (as stored on the "
         "same seed), for every tail, and 0.3 with more batch noise",

@@ -11,6 +11,7 @@ from typing import Any
 import ipywidgets
 import sympy
 
+from dpnotes.notebook import markup
 from dpnotes.notebook.balances import latex_of, meeting
 from dpnotes.notebook.teaching import Table
 from dpnotes.theory.cache import Verdicts
@@ -18,6 +19,7 @@ from dpnotes.theory.claims import Claim, Severity, mechanisms
 from dpnotes.theory.premises import fallen, word
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Statement
+from dpnotes.theory.symbols import symbols_of
 from dpnotes.theory.verdicts import CONFIRMING, SILENT, Kind, Verdict
 
 EVERY, CONFIRMED, UNCONFIRMED, ERRATA, OURS = (
@@ -261,6 +263,10 @@ def _verdict(verdict: Verdict, given: tuple[str, ...] = ()) -> str:
     return f"<b>{mark} {html.escape(word(verdict, given))}</b>"
 
 
+def _evidence(claim: Claim, verdict: Verdict) -> str:
+    return html.escape(markup.typeset(verdict.evidence, symbols_of(*claim.statement.expressions)))
+
+
 def _summary(claim: Claim, verdict: Verdict, given: tuple[str, ...]) -> str:
     parts = [f"<b>{html.escape(claim.title)}</b> ({html.escape(claim.locator)})", _verdict(verdict, given)]
     if claim.erratum:
@@ -285,7 +291,7 @@ def details(claim: Claim, verdict: Verdict, correction: Verdict | None, given: t
     """
     ours = claim.derived_here
     lines = [("derived here, unpublished" if ours else "printed", _formula(claim.printed, claim.statement))]
-    lines.append(("verdict", f"{_verdict(verdict, given)}: {html.escape(verdict.evidence)}"))
+    lines.append(("verdict", f"{_verdict(verdict, given)}: {_evidence(claim, verdict)}"))
     if claim.premises:
         lines.append(("rests on", html.escape(", ".join(claim.premises))))
     lines.append(("where it comes from", html.escape(claim.origin)))
@@ -297,7 +303,7 @@ def details(claim: Claim, verdict: Verdict, correction: Verdict | None, given: t
         else:
             lines.append(("corrected", _formula(erratum.corrected.latex(), erratum.corrected)))
             if correction is not None:
-                lines.append(("its verdict", f"{_verdict(correction, given)}: {html.escape(correction.evidence)}"))
+                lines.append(("its verdict", f"{_verdict(correction, given)}: {_evidence(claim, correction)}"))
             if isinstance(claim.statement, Rate) != isinstance(erratum.corrected, Rate):
                 lines += _derivation(erratum.corrected)
         lines.append(("wording for the authors", html.escape(erratum.wording)))

@@ -3,12 +3,16 @@
 import base64
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 _TOKEN = re.compile(r"\\[A-Za-z]+\*?|\\.|[\s\S]")
 # A line may break before these tokens, at the top level of a formula, and after a comma.
 _BREAKS = set("= < > + - \\le \\leq \\ge \\geq \\lt \\gt \\approx \\sim \\in \\quad \\qquad \\text \\implies".split())
 _BREAKS |= {"\\Rightarrow", "\\Longrightarrow", "\\iff", "\\to", "\\cdot", "\\leftarrow", "\\propto", "\\ne", "\\neq"}
+# Code without spaces outside of brackets, which may be nested twice; it ends before punctuation.
+_BRACKETS = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+_FORMULA = re.compile(rf"(?:{_BRACKETS}|[\w*/.+-](?![:;,](?:\s|$))|[\w*/+-])+")
 _SHORT, _LONG = 12, 100  # letters: shorter pieces get no line of their own; longer pieces do not fit on a line
 _WORDS = {"\\varepsilon": "ε", "\\infty": "∞", "\\leq": "≤", "\\geq": "≥", "\\le": "≤", "\\ge": "≥", "\\cdot": "·"}
 _WORDS |= {"\\times": "×", "\\approx": "≈", "\\pm": "±", "\\sqrt": "√", "\\epsilon": "ε", "\\,": " ", "\\ ": " "}
@@ -42,6 +46,47 @@ def plain(words: str) -> str:
     text = html.unescape(re.sub(r"<[^>]*>", "", words))
     text = re.sub(r"\\[A-Za-z]+|\\.", lambda found: _WORDS.get(found[0], found[0][1:]), text)
     return " ".join(re.sub(r"[${}]+", " ", text).split()).replace(" ,", ",").replace(" .", ".")
+
+
+def typeset(text: str, letters: Iterable[Any]) -> str:
+    r"""The text with its formulas, which are in the code of sympy, as mathematics between dollar signs.
+
+    A formula is a product, a power or a root of the given letters, without spaces outside brackets; sums are typeset
+    term by term. All other words stay as they are.
+
+    Args:
+      text: words with formulas, such as the evidence of a verdict.
+      letters: the symbols that formulas may contain.
+
+    >>> import sympy
+    >>> d, n = sympy.symbols("d n", positive=True)
+    >>> print(typeset("what meets: d**(1/4)*sqrt(n): path; at d = 3", [d, n]))
+    what meets: $d^{1/4} n^{1/2}$: path; at d = 3
+    """
+    import sympy
+
+    named = {str(letter): letter for letter in letters}
+    codes = {name: f"letter_{place}" for place, name in enumerate(named) if not name.isidentifier()}
+    for name in sorted(codes, key=len, reverse=True):  # "ln N" has a space, which ends a formula
+        text = text.replace(name, codes[name])
+    known = {codes.get(name, name): letter for name, letter in named.items()}
+
+    def formula(found: re.Match[str]) -> str:
+        code = found[0]
+        if "*" not in code and "sqrt(" not in code:
+            return code
+        try:
+            parsed = sympy.parse_expr(code, {**known})
+        except (SyntaxError, TypeError, ValueError, AttributeError):
+            return code
+        if not isinstance(parsed, sympy.Expr) or not parsed.free_symbols <= {*known.values()}:
+            return code
+        return f"${sympy.latex(parsed, fold_frac_powers=True, root_notation=False)}$"
+
+    shown = _FORMULA.sub(formula, text)
+    for name, code in codes.items():
+        shown = shown.replace(code, name)
+    return shown
 
 
 def wrapped(text: str) -> str:

@@ -15,6 +15,7 @@ from dpnotes.notebook import markup
 from dpnotes.theory.cache import Verdicts
 from dpnotes.theory.claims import Claim
 from dpnotes.theory.premises import word
+from dpnotes.theory.symbols import symbols_of
 
 RIGHT = "Right."
 _NUMBER = re.compile(r"\d[\d.]*(?:e-\d+|(?:-\d+)+)")  # 5.6e-05, 2018-06-14: a browser breaks them at the hyphen
@@ -349,7 +350,8 @@ def claims_table(claims: Iterable[Claim]) -> Table:
     rows, known = [], Verdicts()
     for claim in claims:
         verdict, correction, fallen = claim.check(), claim.correction(), known.fallen(claim)
-        parts = [*([verdict.evidence] if verdict.evidence else [])]
+        letters = symbols_of(*claim.statement.expressions)
+        parts = [*([markup.typeset(verdict.evidence, letters)] if verdict.evidence else [])]
         parts.append(f"{'ours' if claim.derived_here else 'printed'}: ${claim.printed}$")
         if correction is not None:
             parts.append(f"ours, {word(correction.check(), fallen)}: ${correction.printed}$")

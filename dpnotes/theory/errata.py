@@ -144,6 +144,7 @@ def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, v
             sum(claim.derived_here for claim in ours),
         ]
         lines.append(_row(cells))
+    lines += _what_breaks_privacy(claims)
     for paper in papers:
         lines += ["", f"## {paper.key}", "", *_about(paper)]
         chosen = [entry for entry in found if entry.claim.paper == paper.key]
@@ -176,8 +177,29 @@ def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, v
     return "\n".join(lines) + "\n"
 
 
+def _what_breaks_privacy(claims: Sequence[Claim]) -> list[str]:
+    """The first section: each flawed mechanism with its worst misprint, if there is any."""
+    flawed = mechanisms(claims)
+    if not flawed:
+        return []
+    lines = [
+        "",
+        "## What breaks privacy",
+        "",
+        "One line for each flawed mechanism, with the worst of its misprints.",
+        "",
+    ]
+    lines += ["| paper | mechanism | at worst | misprints |", "|---|---|---|---|"]
+    for (paper, mechanism), some in flawed.items():
+        breaches = [claim.erratum.breach for claim in some if claim.erratum and claim.erratum.breach]
+        worst = max(breaches, key=lambda breach: breach.reached)
+        links = ", ".join(f"[{claim.id.split('.', 1)[1]}](#{claim.anchor})" for claim in some)
+        lines.append(_row([paper, _text(mechanism), _text(str(worst)), links]))
+    return lines
+
+
 def _about(paper: Paper) -> list[str]:
-    where = ", ".join(part for part in (paper.venue, str(paper.year), f"arXiv:{paper.arxiv}") if part)
+    where = ", ".join(part for part in (paper.venue, str(paper.year), paper.arxiv and f"arXiv:{paper.arxiv}") if part)
     return [
         f"{', '.join(paper.authors)}: *{paper.title}*. {_text(where)}. "
         f"Read, and errata seen, in: {_text(paper.version)}.",

@@ -19,10 +19,12 @@ from dpnotes.notebook.claims_table import (
     details,
     errata_counts,
 )
+from dpnotes.notebook.markup import typeset
 from dpnotes.notebook.teaching import claims_table
 from dpnotes.papers import claim, claims
 from dpnotes.theory.cache import Verdicts
 from dpnotes.theory.claims import Severity
+from dpnotes.theory.symbols import symbols_of
 from dpnotes.theory.verdicts import CONFIRMING, Kind, Verdict
 
 INVERSION = "budget_schedules.lemmaC.4.inversion"
@@ -374,3 +376,15 @@ def test_a_difference_is_covered_wherever_the_point_comes_from(capsys, escape_ex
 def test_the_questions_of_drift_escape_are_sound(escape_exercises):
     for exercise in ("how_many", "covered"):
         assert escape_exercises[exercise].unsound() == []
+
+
+def test_the_evidence_of_every_claim_is_typeset(checked):
+    shown = []
+    for one in claims():
+        letters = symbols_of(*one.statement.expressions)
+        shown.append(typeset(checked.of(one).evidence, letters))
+    outside = [re.sub(r"\$[^$]*\$", "", text) for text in shown]
+    assert [text for text in outside if "**" in text or "sqrt(" in text] == []
+    assert sum("\\frac" in text for text in shown) > 50  # the control: there are formulas
+    found = claim("adaptive_batch.remark3.12")
+    assert "d^{1/4}" in details(found, checked.of(found), None) and "d^{1/4}" in claims_table([found])._repr_html_()

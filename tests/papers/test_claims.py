@@ -37,6 +37,7 @@ from tests.drawing import drawn
 
 ROOT = Path(__file__).parents[2]
 SCOPES = {"checked", "algorithm", "no formula"}
+FORMULA_SCOPES = ("checked", "proof step", "algorithm", "definition", "cited")
 _X = PaperSymbols("example").symbol("x", "a number")
 TRUE = Identity(_X, _X, _X)  # a statement that checks nothing
 
@@ -334,6 +335,32 @@ def test_the_inventory_and_the_claims_agree(paper: str):
     claimed = {place(claim, places) for claim in papers.claims(paper) if not claim.derived_here}
     assert claimed - set(places) == set(), "places of claims that are not in the inventory"
     assert {row["place"] for row in rows if row["scope"] == "checked"} - claimed == set(), "checked, but no claim"
+
+
+def formula_faults(paper: str, rows: list[dict[str, str]], counted: dict[str, str]) -> list[str]:
+    """Return the faults of the inventory of formulas: counts that differ, and rows that nothing covers."""
+    items = {row["place"]: row["scope"] for row in table(f"inventory/{paper}.csv")}
+    scopes = Counter(row["scope"] for row in rows)
+    faults = [f"{len(rows)} rows, {counted['rows']} are counted"] * (str(len(rows)) != counted["rows"])
+    faults += [f"{one}: {scopes[one]}" for one in FORMULA_SCOPES if str(scopes[one]) != counted[one]]
+    for row in rows:
+        here = f"line {row['line']}, {row['formula'][:30]}"
+        if row["covered by"] not in items or row["scope"] not in FORMULA_SCOPES:
+            faults.append(f"{here}: nothing covers it")
+        elif row["scope"] == "checked" and items[row["covered by"]] != "checked":
+            faults.append(f"{here}: {row['covered by']} has no claim")
+    return faults
+
+
+@each_paper
+def test_every_displayed_formula_is_covered(paper: str):
+    (counted,) = (row for row in table("inventory/formulas/counts.csv") if row["paper"] == paper)
+    rows = table(f"inventory/formulas/{paper}.csv")
+    assert formula_faults(paper, rows, counted) == []
+    assert counted["of these without a row"] == "0" and int(counted["set as displays"]) > 40
+    # The controls: a row that is lost, and one that no place covers.
+    assert len(formula_faults(paper, rows[1:], counted)) == 2
+    assert len(formula_faults(paper, [{**rows[0], "covered by": "thm99"}, *rows[1:]], counted)) == 1
 
 
 @each_paper

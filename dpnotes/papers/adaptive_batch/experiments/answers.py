@@ -11,7 +11,7 @@ ANSWERS = {
     "escape": Answers(
         "No: batches of fewer than about M / (2 lambda) examples do not leave the saddle.",
         "Yes: some batch below the boundary M / (2 lambda) leaves, or some batch above it stays.",
-        "Yes", "Lemma 3.3, which asks for accurate estimates alone",
+        "Yes", "Lemma 3.3, from Wang et al. (2019), which asks for accurate estimates alone",
     ),
     "necessity": Answers(
         "No: with the drift reset as printed the error of the estimates grows, without the reset it does not.",

@@ -5,7 +5,7 @@ from dpnotes.experiments.outcomes import Answers
 ANSWERS = {
     "influence": Answers(
         "Yes: the influence grows exponentially rather than along a straight line.",
-        "No: under no reading of the setup does the influence grow exponentially.",
+        "No: under no reading of the setup that was run does the influence grow exponentially.",
         "Yes", "Section 5 and Figure 1, left",
         undecided="The readings of what the paper leaves open, steps and start, disagree.",
     ),

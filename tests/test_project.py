@@ -322,7 +322,7 @@ def uncredited(text: str) -> list[str]:
 
 def test_the_arxiv_paper_is_never_given_the_title_of_the_anonymous_submission():
     found = []
-    for folder, ending in (("dpnotes", "*.py"), ("docs", "*.md")):
+    for folder, ending in (("dpnotes", "*.py"), ("docs", "*.md"), ("notebooks", "0*.ipynb")):
         found += [part for path in sorted((ROOT / folder).rglob(ending)) for part in uncredited(path.read_text())]
     assert found == []
     assert len(uncredited('"Private Stochastic Optimization for ..." (arXiv:2505.15647)')) == 1  # the control

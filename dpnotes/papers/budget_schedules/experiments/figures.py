@@ -35,7 +35,7 @@ LEFT = PaperFigure(
             "data", "1000 images of MNIST, 10 digits", lambda spec: f"{spec['num_examples']} images of MNIST, 10 digits"
         ),
         *_COMMON, _REPEATS,
-        Setting("data scales", NOT_STATED, _listed("max_norms"), "10, which the text names, and others around it"),
+        Setting("data scales", "10", _listed("max_norms"), "10 decides, the others are shown beside it"),
         Setting("steps", NOT_STATED, _listed("num_steps"), "the text searches 50 to 150; it decides what is seen"),
         Setting(
             "start", NOT_STATED,
@@ -47,8 +47,8 @@ LEFT = PaperFigure(
 )  # fmt: skip
 MIDDLE_AND_RIGHT = PaperFigure(
     "Figure 1, middle and right",
-    "the exponential schedule has the lower loss and the higher accuracy, the more so the more data; curves, no number "
-    "is printed",
+    "the exponential schedule has the lower loss and the higher accuracy as the training size increases; curves, no "
+    "number is printed",
     (
         Setting(
             "data", "digits 3 and 5 of MNIST", lambda spec: f"digits {' and '.join(map(str, spec['classes']))} of MNIST"

@@ -169,10 +169,12 @@ saw_origin = (
 )
 saw_wording = (
     "The constants are too small, where the error of the oracle may be a bias, as the proof's bias bound has it: on a "
-    "saw with G0 = 1 and G1 = 10 the mean is 1.83, against 1.015 at M = 10^6. Lemma A.1 is applied to every block, but "
-    "at the start of a later block Delta need not be 0: ||Delta - u|| can be 2D, so that the regret of a block can be "
-    "(5/2) D G1 sqrt(M), which is attained; and |<grad h - g, Delta - u>| can be 2 D G0, as on the saw. The steps of "
-    "the proof give 5 G1/(2 sqrt M) + 2 G0. No rate of the paper changes."
+    "saw with G0 = 1 and G1 = 10 the mean is 1.83, against 1.015 at M = 10^6. Lemma A.1 is applied to every block, "
+    "but at the start of a later block Delta need not be 0: ||Delta - u|| can be 2D, so that the regret of a block "
+    "can be (5/2) D G1 sqrt(M), which is attained; and |<grad h - g, Delta - u>| can be 2 D G0, as on the saw. The "
+    "steps of the proof give 5 G1/(2 sqrt M) + 2 G0. No rate of the paper changes. If an oracle has no bias given the "
+    "past, as the word may also mean, the saw does not apply: its noise enters through G0/sqrt M (own.prop2.6). The "
+    "paper's oracles reuse earlier noise, and are not of that kind."
 )
 at("prop2.6", "Proposition 2.6", "Online to nonconvex")(
     Inequality(sawtooth, printed_26, long_run, where=far_in, example=saw_example, subject=norm),

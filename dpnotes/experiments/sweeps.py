@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpnotes.experiments.chances import Simulation
 from dpnotes.experiments.spec import FLOAT64, Cell, Experiment, Spec
 from dpnotes.util import validate
 
@@ -54,12 +55,17 @@ def study(specs: Sequence[Spec], functions: tuple[Any, ...], title: str, questio
 
     Args:
       specs: one a profile.
-      functions: `cells`, `run_cell` and `decide`.
+      functions: `cells`, `run_cell` and `decide`; and what draws simulated results, `Simulation.frame`, if it is a
+        function of the study's own.
       title: as `Experiment`.
       question: as `Experiment`.
-      **more: further fields of `Experiment`, such as `simulation`; tolerances are those of float64 if not given.
+      **more: further fields of `Experiment`; `prediction`, `rival` and `stated` are those of its `Simulation`.
+        Tolerances are those of float64 if not given.
     """
-    cells, run_cell, decide = functions
+    cells, run_cell, decide, *frame = functions
+    if frame:
+        said = {name: more.pop(name) for name in ("prediction", "rival", "stated")}
+        more["simulation"] = Simulation(frame=frame[0], **said)
     if simulation := more.get("simulation"):
         specs = [replace(spec, chances=simulation.chances(spec.profile)) for spec in specs]
     return Experiment(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Guarantee, Relation
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, profiles, study
 from dpnotes.guarantees import Basis
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
@@ -231,12 +231,9 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide), "Privacy audit of stochastic Spider, as printed and as corrected",
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
+    "Privacy audit of stochastic Spider, as printed and as corrected",
     "Which of the printed lines are not private, and does the corrected algorithm keep its claim?",
-    simulation=Simulation(
-        prediction="densities are exact; audits have a power of 99% and refute what is private in 1%",
-        rival="one printed line is private after all", frame=simulated,
-        stated={"quick": (0.915, 0.0), "paper": (0.915, 0.0)},
-    ),
-    cpu_only=True,
+    prediction="densities are exact; audits have a power of 99% and refute what is private in 1%",
+    rival="one printed line is private after all", stated={"quick": (0.915, 0.0), "paper": (0.915, 0.0)}, cpu_only=True,
 )  # fmt: skip

@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study, tabulated
 from dpnotes.random.streams import Streams
 
@@ -179,13 +179,10 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "Escape from a saddle against batch size: the counterexample to Lemma 3.3",
     "Which batches let descent at the step size 1 / M leave a saddle of curvature -lambda?",
-    simulation=Simulation(
-        prediction="exponents are those of the first order in lambda, and logarithms of lengths are random walks",
-        rival="the same, with the sign's change at 1.5 times the predicted boundary", frame=simulated,
-        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
-    ),
-    cpu_only=True,
+    prediction="exponents are those of the first order in lambda, and logarithms of lengths are random walks",
+    rival="the same, with the sign's change at 1.5 times the predicted boundary",
+    stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)}, cpu_only=True,
 )  # fmt: skip

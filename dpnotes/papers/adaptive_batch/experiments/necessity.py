@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study
 from dpnotes.papers.adaptive_batch.algorithms import AdaptiveBatchParameters, stochastic_spider
 from dpnotes.papers.adaptive_batch.experiments.ramps import Ramps, RampSamples
@@ -174,13 +174,10 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "What stochastic Spider needs: saddle perturbation, tree, and a drift that is not reset",
     "Does the perturbation matter beside the tree's noise, and what does the printed reset of the drift do?",
-    simulation=Simulation(
-        prediction="errors grow as in stored results, whose scatter over runs is that of gamma laws",
-        rival="the same, but with the tree and the printed lines the squared error grows 1.5 times", frame=simulated,
-        stated={"quick": (0.995, 0.015), "paper": (1.0, 0.0)},
-    ),
-    cpu_only=True,
+    prediction="errors grow as in stored results, whose scatter over runs is that of gamma laws",
+    rival="the same, but with the tree and the printed lines the squared error grows 1.5 times",
+    stated={"quick": (0.995, 0.015), "paper": (1.0, 0.0)}, cpu_only=True,
 )  # fmt: skip

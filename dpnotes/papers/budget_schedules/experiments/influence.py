@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Status
-from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
@@ -226,14 +226,12 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide), "Figure 1, left: influence of each step's noise, by retraining",
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
+    "Figure 1, left: influence of each step's noise, by retraining",
     "Does the influence of a step's noise on the final loss grow exponentially with the step?",
-    simulation=Simulation(
-        prediction="the influence is 0.98^(T - t) under every reading; each repeat scatters by a tenth of it, and by a "
-        "twentieth of the last one, as in pilots of 3 repeats",
-        rival="it grows along a straight line between the same ends", frame=simulated,
-        stated={"quick": (0.08, 0.0), "paper": (0.995, 0.0)},
-    ),
+    prediction="the influence is 0.98^(T - t) under every reading; each repeat scatters by a tenth of it, and by a "
+    "twentieth of the last one, as in pilots of 3 repeats",
+    rival="it grows along a straight line between the same ends", stated={"quick": (0.08, 0.0), "paper": (0.995, 0.0)},
     tolerances={**FLOAT32, "influence": 0.02},
     unaccounted=(
         preprocessing.UNACCOUNTED, "All runs of a repeat share their noise, so publishing two of them cancels it.",

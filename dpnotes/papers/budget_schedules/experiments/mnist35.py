@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, columns_of, mean_interval, profiles, stacked, study, tabulated
 from dpnotes.papers.budget_schedules.experiments import digits, figures
 from dpnotes.privacy.accounting import epsilon_to_rho
@@ -212,15 +212,13 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (tuning_cells, run_cell, decide),
+    [QUICK, PAPER], (tuning_cells, run_cell, decide, simulated),
     "Figure 1, middle and right: exponential against uniform schedules on MNIST35",
     "Does an exponentially decaying schedule train better than a uniform one, the more so the more data?",
-    simulation=Simulation(
-        prediction="the gains in loss and accuracy are 0.008 and 0.0018 at 1,000 examples, as in an earlier run of 8 "
-        "repeats, and grow by a quarter of that a unit of ln N; repeats scatter as they did there",
-        rival="the same gains at every size", frame=simulated, stated={"quick": (0.115, 0.01), "paper": (1.0, 0.03)},
-    ),
-    tolerances=FLOAT32, stages=(main_cells,),
+    prediction="the gains in loss and accuracy are 0.008 and 0.0018 at 1,000 examples, as in an earlier run of 8 "
+    "repeats, and grow by a quarter of that a unit of ln N; repeats scatter as they did there",
+    rival="the same gains at every size", stated={"quick": (0.115, 0.01), "paper": (1.0, 0.03)}, tolerances=FLOAT32,
+    stages=(main_cells,),
     unaccounted=(
         "The curve with steps chosen on private data pays nothing for that choice; the main result chooses on "
         "auxiliary data.",

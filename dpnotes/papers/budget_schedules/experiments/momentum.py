@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, columns_of, mean_interval, profiles, stacked, study, tabulated
 from dpnotes.papers.budget_schedules.algorithms import momentum_schedule
 from dpnotes.papers.budget_schedules.experiments import digits
@@ -134,12 +134,10 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (tuning_cells, run_cell, decide),
+    [QUICK, PAPER], (tuning_cells, run_cell, decide, simulated),
     "Section 4.2, trained: a dynamic schedule with momentum and without",
     "Does a dynamic schedule gain less where momentum averages the gradients?",
-    simulation=Simulation(
-        prediction="the gain is the one of pilots of 16 and 8 repeats without momentum, and half of it with momentum",
-        rival="the same gain with momentum", frame=simulated, stated={"quick": (0.985, 0.015), "paper": (1.0, 0.04)},
-    ),
-    tolerances=FLOAT32, stages=(main_cells,), unaccounted=digits.UNACCOUNTED, data=digits.DATA,
+    prediction="the gain is the one of pilots of 16 and 8 repeats without momentum, and half of it with momentum",
+    rival="the same gain with momentum", stated={"quick": (0.985, 0.015), "paper": (1.0, 0.04)}, tolerances=FLOAT32,
+    stages=(main_cells,), unaccounted=digits.UNACCOUNTED, data=digits.DATA,
 )  # fmt: skip

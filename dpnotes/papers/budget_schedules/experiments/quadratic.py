@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Status
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study, tabulated
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent, theorem_4_5_schedule
 from dpnotes.privacy.accounting import epsilon_to_rho
@@ -233,12 +233,10 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide), "Quadratic: exact expected excess risk, simulated and bounded",
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
+    "Quadratic: exact expected excess risk, simulated and bounded",
     "Does noisy descent do what the algebra says, and does a dynamic schedule beat a uniform one?",
-    simulation=Simulation(
-        prediction="the runs follow their exact law, under common noise",
-        rival="Theorem 4.5's schedule ends where the uniform one does", frame=simulated,
-        stated={"quick": (0.95, 0.0), "paper": (0.985, 0.0)},
-    ),
-    rule=("joint_level",),
+    prediction="the runs follow their exact law, under common noise",
+    rival="Theorem 4.5's schedule ends where the uniform one does",
+    stated={"quick": (0.95, 0.0), "paper": (0.985, 0.0)}, rule=("joint_level",),
 )  # fmt: skip

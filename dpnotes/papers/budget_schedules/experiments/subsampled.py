@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Relation, Sampling, Status
-from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, columns_of, mean_interval, profiles, stacked, study, tabulated
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
@@ -170,11 +170,9 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (tuning_cells, run_cell, decide), "Section 4.3, trained: schedules of random batches",
+    [QUICK, PAPER], (tuning_cells, run_cell, decide, simulated), "Section 4.3, trained: schedules of random batches",
     "Does an exponentially decaying schedule train better where every step sees a random batch?",
-    simulation=Simulation(
-        prediction="half the gain of a pilot of 8 repeats, scattered as there", rival="no gain", frame=simulated,
-        stated={"quick": (1.0, 0.015), "paper": (1.0, 0.025)},
-    ),
-    stages=(main_cells,), tolerances=FLOAT32, unaccounted=digits.UNACCOUNTED, data=digits.DATA,
+    prediction="half the gain of a pilot of 8 repeats, scattered as there", rival="no gain",
+    stated={"quick": (1.0, 0.015), "paper": (1.0, 0.025)}, stages=(main_cells,), tolerances=FLOAT32,
+    unaccounted=digits.UNACCOUNTED, data=digits.DATA,
 )  # fmt: skip

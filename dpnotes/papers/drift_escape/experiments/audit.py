@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 
 from dpnotes.core import Guarantee, Relation
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import profiles, study
 from dpnotes.papers.drift_escape.experiments.releases import differences, one_pass
 from dpnotes.privacy.accounting import rho_to_epsilon
@@ -134,13 +134,10 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "The printed and the corrected releases: exact epsilon, and what an audit proves",
     "What is the true epsilon when samples are reused, or a jump back is not covered by the noise?",
-    simulation=Simulation(
-        prediction="the printed versions cost what densities say, and audits miss in 1 of 100",
-        rival="the printed versions cost what is claimed", frame=simulated,
-        stated={"quick": (0.995, 0.0), "paper": (0.96, 0.0)},
-    ),
+    prediction="the printed versions cost what densities say, and audits miss in 1 of 100",
+    rival="the printed versions cost what is claimed", stated={"quick": (0.995, 0.0), "paper": (0.96, 0.0)},
     cpu_only=True,
 )  # fmt: skip

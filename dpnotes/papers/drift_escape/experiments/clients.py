@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.fits import power_law
 from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, stacked, study
 from dpnotes.methods.loop import drive
@@ -145,11 +145,8 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide), "Lemma 9: the error of a mean of clients, alike or not",
+    [QUICK, PAPER], (cells, run_cell, decide, simulated), "Lemma 9: the error of a mean of clients, alike or not",
     "What are m clients worth that add noise of their own?",
-    simulation=Simulation(
-        prediction="the exponent of the squared error in m is -1; runs scatter by 0.2, as in the stored results",
-        rival="the exponent is -0.9", frame=simulated, stated={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
-    ),
-    distributed=True,
+    prediction="the exponent of the squared error in m is -1; runs scatter by 0.2, as in the stored results",
+    rival="the exponent is -0.9", stated={"quick": (0.995, 0.0), "paper": (1.0, 0.0)}, distributed=True,
 )  # fmt: skip

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate, Oracle
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Rows, profiles, proportion, stacked, study, tabulated
 from dpnotes.methods.drift_escape import DriftEscape, Repeat
 from dpnotes.methods.loop import drive
@@ -187,13 +187,11 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "Lemma 2: repeated attempts with a state that is restored, refreshed, or has no memory",
     "Do Q attempts from one point fail independently when the oracle is SPIDER?",
-    simulation=Simulation(
-        prediction="attempts with fresh noise or forced gradients fail independently, those with a restored state as "
-        "in 50,000 runs of an earlier seed",
-        rival="after a failure an attempt with a forced gradient fails twice as often", frame=simulated,
-        stated={"quick": (0.995, 0.0), "paper": (0.97, 0.0)},
-    ),
+    prediction="attempts with fresh noise or forced gradients fail independently, those with a restored state as in "
+    "50,000 runs of an earlier seed",
+    rival="after a failure an attempt with a forced gradient fails twice as often",
+    stated={"quick": (0.995, 0.0), "paper": (0.97, 0.0)},
 )  # fmt: skip

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate, Status
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.fits import Slope, power_law
 from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, proportion, stacked, study
 from dpnotes.measure.stationarity import sosp_level
@@ -351,12 +351,10 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide), "Theorem 3: the accuracy that m clients reach with n examples each",
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
+    "Theorem 3: the accuracy that m clients reach with n examples each",
     "How much more accurate are m clients than one, where examples decide and where privacy does?",
-    simulation=Simulation(
-        prediction="the exponents are the theorem's and what the attempts at the end add; examples scatter by 0.05",
-        rival="each regime has the other one's exponent", frame=simulated,
-        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
-    ),
+    prediction="the exponents are the theorem's and what the attempts at the end add; examples scatter by 0.05",
+    rival="each regime has the other one's exponent", stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     rule=("examples", "least_success", "window"), cpu_only=True,
 )  # fmt: skip

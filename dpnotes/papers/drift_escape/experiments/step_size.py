@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study, tabulated
 from dpnotes.methods.loop import drive
 from dpnotes.methods.spider_descent import StochasticSpider
@@ -218,11 +218,10 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide), "The step of the escape lemma: a boundary in eta for every batch size",
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
+    "The step of the escape lemma: a boundary in eta for every batch size",
     "When is the paper's step sqrt(rho alpha) / M^2 needed, and when does 1 / M leave the saddle?",
-    simulation=Simulation(
-        prediction="growth is the expectation, and scatters as sums of independent steps do",
-        rival="batches are worth half as much again, so that boundaries are at 1.5 times the step", frame=simulated,
-        stated={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
-    ),
+    prediction="growth is the expectation, and scatters as sums of independent steps do",
+    rival="batches are worth half as much again, so that boundaries are at 1.5 times the step",
+    stated={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
 )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpnotes.experiments import FLOAT64, Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import FLOAT64, Cell, Context, Decision, Spec
 from dpnotes.experiments.fits import Slope, power_law
 from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study
 from dpnotes.measure.goldstein import mean_gradient
@@ -256,14 +256,11 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "The norm against n, d and epsilon, and our control: does variance reduction save examples?",
     "At the same guarantee, do the paper's oracles reach a smaller Goldstein norm than a plain one?",
-    simulation=Simulation(
-        prediction="norms and their scatter are those of the quick result, at the nearest of its dimensions",
-        rival="the same, but in one of the comparisons the plain norm is the variance-reduced one", frame=simulated,
-        stated={"quick": (1.0, 0.005), "paper": (1.0, 0.005)},
-    ),
-    rule=("chances",), tolerances={**FLOAT64, "norm": 1e-4},
+    prediction="norms and their scatter are those of the quick result, at the nearest of its dimensions",
+    rival="the same, but in one of the comparisons the plain norm is the variance-reduced one",
+    stated={"quick": (1.0, 0.005), "paper": (1.0, 0.005)}, rule=("chances",), tolerances={**FLOAT64, "norm": 1e-4},
     unaccounted=("Moves are chosen on other repeats of the experiment, which pay nothing for it.",), cpu_only=True,
 )  # fmt: skip

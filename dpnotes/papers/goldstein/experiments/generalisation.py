@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.problems.robust import RobustRegression
@@ -245,13 +245,10 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "From empirical to population losses: a counterexample of ours to Proposition 5.1, and smoothed gradients",
     "Is the Goldstein norm of the empirical loss near that of the population, and what is, if it is not?",
-    simulation=Simulation(
-        prediction="gaps of smoothed gradients fall as n^(-1/2), and scatter as in the quick result",
-        rival="the same, but those where one trained fall as n^(-1/3)", frame=simulated,
-        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
-    ),
+    prediction="gaps of smoothed gradients fall as n^(-1/2), and scatter as in the quick result",
+    rival="the same, but those where one trained fall as n^(-1/3)", stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     rule=("chances",), cpu_only=True,
 )  # fmt: skip

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
 from dpnotes.measure.goldstein import mean_gradient
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, multi_pass, plain
@@ -167,14 +167,12 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "A ReLU network on MNIST: many passes with and without variance reduction, and a control of ours",
     "At the same guarantee, does the algorithm of Theorem 4.1 train a network better than a plain one?",
-    simulation=Simulation(
-        prediction="paired differences of logarithms with the means and the scatter of the quick result",
-        rival="the same with means of 0", frame=simulated, stated={"quick": (0.995, 0.0), "paper": (0.995, 0.0)},
-    ),
-    rule=("chances",), tolerances={**FLOAT32, "norm": None},
+    prediction="paired differences of logarithms with the means and the scatter of the quick result",
+    rival="the same with means of 0", stated={"quick": (0.995, 0.0), "paper": (0.995, 0.0)}, rule=("chances",),
+    tolerances={**FLOAT32, "norm": None},
     unaccounted=(
         "Losses, accuracies and norms shown are exact statistics of private data, covered by no guarantee.",
         "Both methods share examples, start and noise, for precise comparison: a guarantee holds for one of them only.",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.fits import Slope, power_law
 from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, plain, single_pass
@@ -215,13 +215,10 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "Losses against gradients: calls of the oracle at equal norm, against the dimension",
     "Do losses cost d^2 times the calls that gradients do, as Remark 6.2 has it, or d times?",
-    simulation=Simulation(
-        prediction="calls as d^2: the excess over the norm of gradients depends on m / d^2, with the quick scatter",
-        rival="calls as d, our accounting: it depends on m / d, as in the quick result", frame=simulated,
-        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
-    ),
-    rule=("chances", "margin"), cpu_only=True,
+    prediction="calls as d^2: the excess over the norm of gradients depends on m / d^2, with the quick scatter",
+    rival="calls as d, our accounting: it depends on m / d, as in the quick result",
+    stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)}, rule=("chances", "margin"), cpu_only=True,
 )  # fmt: skip

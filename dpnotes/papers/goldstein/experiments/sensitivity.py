@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
 from dpnotes.oracles.smoothed import PointLosses, SmoothedSamples
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
@@ -264,13 +264,10 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "How long estimates from losses and their increments are: ours, sqrt(d / m), against Lemma 3.4's d / sqrt(m)",
     "How many directions does an estimate need, and has an increment to use the same ones at both points?",
-    simulation=Simulation(
-        prediction="the sharp norm, and increments in proportion to the move; lengths scatter as in the quick result",
-        rival="the same, but errors at a fixed m/d grow as d^(1/4), half of Lemma 3.4's exponent", frame=simulated,
-        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
-    ),
-    rule=("chances",), cpu_only=True,
+    prediction="the sharp norm, and increments in proportion to the move; lengths scatter as in the quick result",
+    rival="the same, but errors at a fixed m/d grow as d^(1/4), half of Lemma 3.4's exponent",
+    stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)}, rule=("chances",), cpu_only=True,
 )  # fmt: skip

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 
 from dpnotes.core import Ledger, Mechanism, Request, Sensitive
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, profiles, study
 from dpnotes.guarantees import FRESH, Relation
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
@@ -232,13 +232,10 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "Running sums (the paper's claim): the tree's noise against independent noise at the same (epsilon, delta)",
     "From which period on does the tree have less noise than independent noise on the terms?",
-    simulation=Simulation(
-        prediction="exact variances; mean squares scatter as in the quick result",
-        rival="the same, but the tree's noise grows as log2(Sigma) + 1/2 to the power 1.1", frame=simulated,
-        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
-    ),
-    rule=("chances",), cpu_only=True,
+    prediction="exact variances; mean squares scatter as in the quick result",
+    rival="the same, but the tree's noise grows as log2(Sigma) + 1/2 to the power 1.1",
+    stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)}, rule=("chances",), cpu_only=True,
 )  # fmt: skip

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, study, tabulated
 from dpnotes.measure.stationarity import fraction_of_sosp
 from dpnotes.papers.noisy_sgd.experiments.wells import Means, Wells, draw_factors, levels, parameters
@@ -133,12 +133,10 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "Appendix C: bounded variance alone, heavy tails, and how much noise they need",
     "Without Assumption B, is Delta^2 >= sigma^2/B enough, or is Appendix C's T/delta times as much needed?",
-    simulation=Simulation(
-        prediction="0.99 of the iterates are alpha-SOSPs at Delta^2 = sigma^2/B, give or take 0.003 (as stored on the "
-        "same seed), for every tail, and 0.3 with more batch noise",
-        rival="0.45 of them for the heaviest tail", frame=simulated, stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
-    ),
+    prediction="0.99 of the iterates are alpha-SOSPs at Delta^2 = sigma^2/B, give or take 0.003 (as stored on the "
+    "same seed), for every tail, and 0.3 with more batch noise",
+    rival="0.45 of them for the heaviest tail", stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
 )  # fmt: skip

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.oracles.samples import DistributionBatch, FreshData
 from dpnotes.papers.noisy_sgd.experiments.paths import along
@@ -242,12 +242,10 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "Lemmas B.6 to B.9: noise grows along the escape direction of a strict saddle",
     "Do coupled runs part as (1 + eta gamma)^t, with spread 2 eta Delta alpha_t, and by the noise alone?",
-    simulation=Simulation(
-        prediction="runs follow the linear law, in as many draws as the profile has runs",
-        rival="they part 3% faster than it says", frame=simulated, stated={"quick": (0.995, 0.0), "paper": (0.99, 0.0)},
-    ),
+    prediction="runs follow the linear law, in as many draws as the profile has runs",
+    rival="they part 3% faster than it says", stated={"quick": (0.995, 0.0), "paper": (0.99, 0.0)},
     rule=("earlier_rule",),
 )  # fmt: skip

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, study, tabulated
 from dpnotes.measure.stationarity import fraction_of_sosp
 from dpnotes.papers.noisy_sgd.experiments.wells import Wells, draw_factors, levels, parameters
@@ -93,12 +93,10 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "Theorem 3.4: the fraction of iterates that are second-order stationary, against the noise",
     "Are at least half of the iterates alpha-SOSPs, and is it the noise that makes them so?",
-    simulation=Simulation(
-        prediction="0.99 of the iterates are alpha-SOSPs, give or take 0.002 (as stored on the same seed), and none is "
-        "without noise",
-        rival="half of them are", frame=simulated, stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
-    ),
+    prediction="0.99 of the iterates are alpha-SOSPs, give or take 0.002 (as stored on the same seed), and none is "
+    "without noise",
+    rival="half of them are", stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
 )  # fmt: skip

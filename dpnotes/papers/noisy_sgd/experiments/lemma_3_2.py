@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Sampling
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, profiles, study, tabulated
 from dpnotes.papers.noisy_sgd.algorithms import noisy_sgd, theorem_3_1_noise
 from dpnotes.papers.noisy_sgd.calculators import GRADIENT_BOUND
@@ -158,11 +158,9 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide), "Lemma 3.2: a quadratic whose gradients are the privacy noise",
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
+    "Lemma 3.2: a quadratic whose gradients are the privacy noise",
     "Does the bound of Lemma 3.2, which leaves the noise out, hold where the noise is large?",
-    simulation=Simulation(
-        prediction="gradients are the noise and examples' own, in as many draws as the profile has steps and repeats",
-        rival="the noise is so small that the bound holds", frame=simulated,
-        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
-    ),
+    prediction="gradients are the noise and examples' own, in as many draws as the profile has steps and repeats",
+    rival="the noise is so small that the bound holds", stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
 )  # fmt: skip

@@ -112,6 +112,22 @@ def stacked(draw: "Callable[..., Iterable[Any]]") -> "Callable[..., pd.DataFrame
     return frame
 
 
+def joined(parts: "Callable[..., Iterable[Mapping[str, Any]]]") -> "Callable[..., dict[str, np.ndarray]]":
+    """Decorator of a generator of columns: those of all parts one below the other. A scalar is a constant column.
+
+    >>> joined(lambda: [{"knob": "n", "slope": [-0.5, -0.4]}, {"knob": "d", "slope": 0.3}])()
+    {'knob': array(['n', 'n', 'd'], dtype='<U1'), 'slope': array([-0.5, -0.4,  0.3])}
+    """
+
+    @wraps(parts)
+    def columns(*given: Any, **named: Any) -> dict[str, np.ndarray]:
+        found = [dict(zip(part, np.broadcast_arrays(*map(np.atleast_1d, part.values())), strict=True))
+                 for part in parts(*given, **named)]  # fmt: skip
+        return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+
+    return columns
+
+
 def tabulated(rows: "Callable[..., Iterable[Mapping[str, Any]]]") -> "Callable[..., pd.DataFrame]":
     """Decorator of a generator of rows: the frame of all rows.
 

@@ -1,7 +1,7 @@
 """Two digits of MNIST in the paper's scaling, and Gaussian data to tune on: what its training experiments share."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -15,7 +15,8 @@ from dpnotes.experiments import Context, Spec
 from dpnotes.papers.budget_schedules.algorithms import bytes_per_run, private_gradient_descent
 from dpnotes.problems import preprocessing
 from dpnotes.problems.datasets.dataset import Dataset, gaussian_like, keep_classes, subset
-from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
+from dpnotes.problems.datasets.mnist import FILES as MNIST_FILES
+from dpnotes.problems.datasets.mnist import load_mnist
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 
@@ -23,7 +24,7 @@ SETTING = {
     "classes": [3, 5], "num_components": 60, "max_norm": 10.0, "num_hidden": 1000, "activation": "tanh", "clip": 4.0,
     "step_size": 0.1, "epsilon": 4.0, "delta": 1e-8, "conversion": "classic",
 }  # fmt: skip
-DATA = tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items())
+DATA = tuple(map(str, MNIST_FILES))
 UNACCOUNTED = (
     preprocessing.UNACCOUNTED,
     "The runs of a repeat share their noise, for precise comparison: their guarantees hold for one of them alone.",
@@ -70,11 +71,7 @@ def _data(spec: Spec, stage: str, num_examples: int, repeat: int) -> Dataset:
         data = gaussian_like(num_examples, spec["num_components"], len(spec["classes"]), seed)
     else:
         data = subset(_mnist(tuple(spec["classes"])), num_examples, f"{spec['seed']}/{repeat}")
-    # Fitted on the training examples; none of it is accounted for.
-    projection = preprocessing.fit(data.train_inputs, spec["num_components"], spec["max_norm"])
-    return replace(
-        data, train_inputs=projection.apply(data.train_inputs), test_inputs=projection.apply(data.test_inputs)
-    )
+    return preprocessing.projected(data, spec["num_components"], spec["max_norm"])
 
 
 @cache

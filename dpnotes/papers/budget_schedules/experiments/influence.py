@@ -23,7 +23,8 @@ from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.problems import preprocessing
 from dpnotes.problems.datasets.dataset import Dataset, subset
-from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
+from dpnotes.problems.datasets.mnist import FILES as MNIST_FILES
+from dpnotes.problems.datasets.mnist import load_mnist
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 from dpnotes.util.states import flatten, restore
@@ -80,8 +81,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     of the change. What happens before step t is not touched by it, so retraining starts there.
     """
     data = subset(_mnist(), spec["num_examples"], spec["seed"])
-    projection = preprocessing.fit(data.train_inputs, spec["num_components"], cell["max_norm"])
-    inputs, labels = projection.apply(data.train_inputs).to(context.device), data.train_labels.to(context.device)
+    data = preprocessing.projected(data, spec["num_components"], cell["max_norm"]).to(context.device)
+    inputs, labels = data.train_inputs, data.train_labels
     problem = TwoLayerNetwork(inputs, labels, spec["num_hidden"], data.num_classes, spec["activation"])
     num_steps, probed = cell["num_steps"], probes(spec, cell["num_steps"])
     schedule = uniform(epsilon_to_rho(spec["epsilon"], spec["delta"], "classic"), num_steps)
@@ -237,5 +238,5 @@ EXPERIMENT = study(
         preprocessing.UNACCOUNTED, "All runs of a repeat share their noise, so publishing two of them cancels it.",
         "The influence is a difference of exact training losses: the figure is covered by no guarantee.",
     ),
-    data=tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items()), figure=figures.LEFT,
+    data=tuple(map(str, MNIST_FILES)), figure=figures.LEFT,
 )  # fmt: skip

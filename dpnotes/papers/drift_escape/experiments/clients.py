@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.fits import power_law
+from dpnotes.experiments.fits import fitted
 from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, stacked, study
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.blocks import Blocks
@@ -83,11 +83,10 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     choice = parameters(spec, cell["noise"])
     blocks = Blocks(count, spec["block"], context.sharing(-(-count // spec["block"])))
 
-    def run(chosen: range) -> dict[str, np.ndarray]:
+    def run(chosen: range) -> dict[str, Tensor]:
         runs = len(chosen)
-        streams = Streams.of(
-            spec["seed"], [f"{cell['noise']}/{cell['tilted']}/{count}/{r}" for r in chosen], context.device
-        )
+        names = [f"{cell['noise']}/{cell['tilted']}/{count}/{r}" for r in chosen]
+        streams = Streams.of(spec["seed"], names, context.device)
         samples_of = partial(_samples, data, apart, runs)
         oracle = clients_of([choice] * runs, samples_of, blocks, context.device)
         method = method_of([choice.escape] * runs)
@@ -100,8 +99,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
             x[going] = state.x
 
         state = drive(method, oracle, method.init(start, oracle), streams, spec["steps"], observe=observe)
-        used = state.oracle.meter.used[:, 0]
-        return {"error": error.cpu().numpy(), "used": used.cpu().numpy(), "steps": state.steps.cpu().numpy()}
+        return {"error": error, "used": state.oracle.meter.used[:, 0], "steps": state.steps}
 
     columns = context.in_chunks(run, spec["repeats"], 8 * 30 * dim * count)
     return {**cell, "repeat": np.arange(spec["repeats"]), **columns}
@@ -115,9 +113,8 @@ def exponents(frame: pd.DataFrame) -> dict[str, Any]:
     """The exponent of the squared error in m, by what makes it and whether clients disagree."""
     found = {}
     for (noise, tilted), part in frame.groupby(["noise", "tilted"], sort=False):
-        table = part.pivot(index="repeat", columns="clients", values="error")
         name = f"{noise}, {'clients that disagree' if tilted else 'clients alike'}"
-        found[name] = power_law(table.columns.to_numpy(), table.to_numpy())
+        found[name] = fitted(part, "clients", "error")
     return found
 
 

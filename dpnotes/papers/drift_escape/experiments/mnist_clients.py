@@ -1,6 +1,7 @@
 """Clients with digits of their own, alike or not: drift escape, DP-SGD by the same clients, and by a trusted server."""
 
 import math
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -8,11 +9,10 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from torch.nn.functional import avg_pool2d
 
 from dpnotes.core import Status
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, mean_interval, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, grid, joined, mean_interval, profiles, stacked, study, tabulated
 from dpnotes.methods.loop import Runs
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.holdings import ClientSamples, dirichlet_split
@@ -21,7 +21,8 @@ from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
 from dpnotes.papers.drift_escape.distributed import distributed_drift_escape
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.problems.datasets.dataset import Dataset, permutation
-from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
+from dpnotes.problems.datasets.mnist import FILES as MNIST_FILES
+from dpnotes.problems.datasets.mnist import load_mnist, pooled
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 
@@ -68,18 +69,14 @@ QUICK, PAPER = profiles(
         }
     },
 )
-_MEAN = 0.1307  # of MNIST's pixels as it is usually given
 _SPLITS = 10_000  # that are tried
 ARMS = ("drift escape", "DP-SGD", "trusted server")
 
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a split, for both arms of clients, and one a repeat for the server that has all examples."""
-    return [
-        {"repeat": repeat, **split}
-        for repeat in range(spec["repeats"])
-        for split in (*({"concentration": each} for each in spec["concentrations"]), {})
-    ]
+    splits = [*grid(concentration=spec["concentrations"]), {}]
+    return [{"repeat": repeat, **split} for repeat in range(spec["repeats"]) for split in splits]
 
 
 # ---------------------------------------------------------------- who holds what
@@ -89,16 +86,14 @@ def digits(examples: str, pool: int, norm: float) -> Dataset:
     data = load_mnist()
 
     def small(images: Tensor) -> Tensor:
-        pooled = avg_pool2d(images.view(-1, 1, 28, 28), pool).flatten(1) - _MEAN
-        return norm * pooled / pooled.norm(dim=1, keepdim=True)
+        means = pooled(images, pool)
+        return norm * means / means.norm(dim=1, keepdim=True)
 
     order = permutation("halves", "mnist_clients", len(data.train_inputs))
     middle = len(order) // 2
     kept = {"all": order, "private": order[:middle], "auxiliary": order[middle:]}[examples]
-    return Dataset(
-        f"{data.name}, {examples}", small(data.train_inputs[kept]), data.train_labels[kept],
-        small(data.test_inputs), data.test_labels, data.num_classes, data.licence, data.source,
-    )  # fmt: skip
+    part = replace(data, train_inputs=data.train_inputs[kept], train_labels=data.train_labels[kept])
+    return part.with_inputs(small, f"{data.name}, {examples}")
 
 
 def split(spec: Spec, cell: Cell, labels: Tensor) -> list[Tensor]:
@@ -123,10 +118,10 @@ def client_gradients(problems: list[TwoLayerNetwork], x: Tensor) -> Tensor:
 def drift_escape(spec: Spec, network: TwoLayerNetwork, parts: list[Tensor], x: Tensor, streams: Streams) -> Runs:
     """Algorithms 1 and 3: every example is used once, by all clients equally many."""
     options = spec["drift escape"]
+    names = ("smoothness", "step_size", "threshold", "attempt_length", "radius", "attempts")
     escape = Escape(
-        accuracy=options["threshold"] * 4 / 3, smoothness=options["smoothness"], hessian_lipschitz=1.0,
-        step_size=options["step_size"], threshold=options["threshold"], attempt_length=options["attempt_length"],
-        radius=options["radius"], attempts=options["attempts"], num_steps=spec["rounds"], origin="the spec",
+        options["threshold"] * 4 / 3, hessian_lipschitz=1.0, num_steps=spec["rounds"], origin="the spec",
+        **{name: options[name] for name in names},
     )  # fmt: skip
     multiplier = gaussian_std(spec["epsilon"], spec["delta"])
     choice = DriftEscapeParameters(
@@ -147,15 +142,13 @@ def noisy_sgd(spec: Spec, problems: list[TwoLayerNetwork], x: Tensor, streams: S
     )  # fmt: skip
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
+@joined
+def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
     """The arms on one split; in all cells of a repeat start and keys are the same."""
     data = digits(spec["examples"], spec["pool"], spec["norm"])
     network = TwoLayerNetwork(data.train_inputs, data.train_labels, spec["num_hidden"], data.num_classes, "tanh")
     parts = split(spec, cell, data.train_labels)
-    problems = [
-        TwoLayerNetwork(data.train_inputs[part], data.train_labels[part], spec["num_hidden"], data.num_classes, "tanh")
-        for part in parts
-    ]
+    problems = [replace(network, inputs=network.inputs[part], labels=network.labels[part]) for part in parts]
     streams = Streams.of(spec["seed"], [f"{cell['repeat']}"])
     x = spec["start_scale"] * network.initial(streams)
     own = client_gradients(problems, x)
@@ -164,7 +157,6 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
         "smallest": min(map(len, parts)), "largest": max(map(len, parts)), "start": float(own.mean(0).norm()),
         "disagreement": float((own - own.mean(0)).square().sum(1).mean().sqrt()),
     }  # fmt: skip
-    rows = []
     for arm in ARMS[:2] if "concentration" in cell else ARMS[2:]:
         if arm == "drift escape":
             runs = drift_escape(spec, network, parts, x, streams)
@@ -172,17 +164,15 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
         else:
             runs = noisy_sgd(spec, problems, x, streams)
             used = data.train_inputs.shape[0]
-        claims = runs.oracle.claims(runs.state.oracle, spec["delta"], streams)[0]
+        epsilon = max(claim.epsilon for claim in runs.oracle.claims(runs.state.oracle, spec["delta"], streams)[0])
         context.record_spent(
             mechanism="gaussian", rho=float(runs.oracle.declared()[0]), relation="replace-one", data="mnist",
-            epsilon=max(claim.epsilon for claim in claims), delta=spec["delta"], arm=arm, clients=len(parts),
-            shared_noise=True,
+            epsilon=epsilon, delta=spec["delta"], arm=arm, clients=len(parts), shared_noise=True,
         )  # fmt: skip
-        rows.append({**common, "arm": arm, "used": used, **outcome(runs, problems, data)})
-        rows[-1]["epsilon"] = max(claim.epsilon for claim in claims)
+        row = {**common, "arm": arm, "used": used, **outcome(runs, problems, data), "epsilon": epsilon}
         if arm == "trusted server":  # who is sent the images themselves, once
-            rows[-1] |= {"bytes_up": data.train_inputs.nbytes, "bytes_down": 0}
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+            row |= {"bytes_up": data.train_inputs.nbytes, "bytes_down": 0}
+        yield row
 
 
 def outcome(runs: Runs, problems: list[TwoLayerNetwork], data: Dataset) -> dict[str, Any]:
@@ -215,12 +205,10 @@ def comparisons(frame: pd.DataFrame) -> Rows:
 def against_noisy_sgd(frame: pd.DataFrame) -> Rows:
     """Drift escape less DP-SGD by the same clients: means of paired differences, with standard errors; no verdict."""
     for concentration, part in frame[np.isfinite(frame["concentration"])].groupby("concentration"):
+        pairs = part.assign(gradient=np.log(part["gradient"])).pivot(index="repeat", columns="arm")
         row: dict[str, Any] = {"concentration": concentration}
         for metric in ("gradient", "test_accuracy"):
-            pair = part.pivot(index="repeat", columns="arm", values=metric)
-            if metric == "gradient":
-                pair = np.log(pair)
-            found = pair["drift escape"] - pair["DP-SGD"]
+            found = pairs[metric, "drift escape"] - pairs[metric, "DP-SGD"]
             row |= {metric: float(found.mean()), f"{metric}_error": float(found.sem())}
         yield row
 
@@ -284,5 +272,5 @@ EXPERIMENT = study(
         "nothing for it, and which the paper profile has among its own, as those of the pilot for its chances.",
         "The mean that is taken off the pixels is a statistic of MNIST, published without noise.",
     ),
-    data=tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items()), cpu_only=True,
+    data=tuple(map(str, MNIST_FILES)), cpu_only=True,
 )  # fmt: skip

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpnotes.core import Estimate, Oracle
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Rows, profiles, proportion, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Rows, grid, profiles, proportion, stacked, study, tabulated
 from dpnotes.methods.drift_escape import DriftEscape, Repeat
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.fresh import FreshGradient
@@ -45,7 +45,7 @@ QUICK, PAPER = profiles(
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell an oracle."""
-    return [{"oracle": name} for name in ORACLES]
+    return grid(oracle=ORACLES)
 
 
 def setting(spec: Spec) -> VirtualData:
@@ -57,16 +57,13 @@ def setting(spec: Spec) -> VirtualData:
     )
 
 
-def first_std(spec: Spec) -> float:
-    """Standard deviation of the privacy noise on a fresh gradient, each coordinate."""
-    return spec["multiplier"] * 2 * spec["gradient_bound"] / spec["first"]
-
-
 def make_oracle(spec: Spec, name: str, runs: int, num_steps: int, device: str) -> Oracle:
     """SPIDER with a first batch whose noise all differences share; or the same noise, fresh for every gradient."""
     data = setting(spec)
     if name == "fresh noise":
-        std = torch.full((runs,), first_std(spec), dtype=torch.float64, device=device)
+        # Of the privacy noise on a fresh gradient, each coordinate.
+        first_std = spec["multiplier"] * 2 * spec["gradient_bound"] / spec["first"]
+        std = torch.full((runs,), first_std, dtype=torch.float64, device=device)
         return FreshGradient(data, spec["first"], std, spec["gradient_bound"], num_steps)
     budget = torch.full((runs,), 1.0 / spec["multiplier"] ** 2, dtype=torch.float64, device=device)
     return Spider(
@@ -82,10 +79,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     runs = attempts(spec, cell, context)
     levels = np.arange(spec["attempts"] + 1)
     apart = runs["failed"] == levels[:, None]
-    return {
-        "oracle": np.full(len(levels), cell["oracle"]), "failed": levels, "runs": apart.sum(1),
-        "used": apart @ runs["used"], "steps": apart @ runs["steps"],
-    }  # fmt: skip
+    totals = {name: apart @ runs[name] for name in ("used", "steps")}
+    return {**cell, "failed": levels, "runs": apart.sum(1), **totals}
 
 
 def attempts(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
@@ -95,7 +90,7 @@ def attempts(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     # Every gradient is small enough for a test: what is measured is the test.
     method = DriftEscape(1.0, 1e9, spec["attempt_length"], spec["radius"], spec["attempts"], ORACLES[name])
 
-    def run(chosen: range) -> dict[str, np.ndarray]:
+    def run(chosen: range) -> dict[str, Tensor]:
         streams = Streams.of(spec["seed"], [f"{name}/{r}" for r in chosen], context.device)
         oracle = make_oracle(spec, name, len(chosen), most, context.device)
         x = torch.full((len(chosen), spec["dim"]), math.pi, dtype=torch.float64, device=context.device)
@@ -118,8 +113,7 @@ def attempts(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         # After an escape a run tests the next point, which is not watched: a run ends with its last attempt, or here.
         attempt += 1
         drive(method, oracle, method.init(x, oracle), streams, most, observe=observe)
-        columns = {"failed": failed, "used": used, "steps": steps}
-        return {key: column.cpu().numpy() for key, column in columns.items()}
+        return {"failed": failed, "used": used, "steps": steps}
 
     return context.in_chunks(run, spec["repeats"], 8 * 60 * spec["dim"])
 
@@ -130,15 +124,14 @@ def failures(frame: pd.DataFrame) -> Rows:
     for name, part in frame.groupby("oracle", sort=False):
         runs = int(part["runs"].sum())
         one = int(part.loc[part["failed"] >= 1, "runs"].sum())
-        low, high = proportion(one, runs)
+        chances = {"independent": one / runs}
+        chances["independent_low"], chances["independent_high"] = proportion(one, runs)
         for count in range(1, int(part["failed"].max()) + 1):
             hits = int(part.loc[part["failed"] >= count, "runs"].sum())
-            ends = proportion(hits, runs)
-            yield {
-                "oracle": name, "Q": count, "fails": hits / runs, "low": ends[0], "high": ends[1],
-                "independent": (one / runs) ** count, "independent_low": low**count,
-                "independent_high": high**count, "used": float(part["used"].sum() / runs),
-            }  # fmt: skip
+            low, high = proportion(hits, runs)
+            independent = {key: chance**count for key, chance in chances.items()}
+            row = {"oracle": name, "Q": count, "fails": hits / runs, "low": low, "high": high, **independent}
+            yield {**row, "used": float(part["used"].sum() / runs)}
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:

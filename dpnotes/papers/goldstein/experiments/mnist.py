@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from torch.nn.functional import avg_pool2d
 
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
@@ -15,7 +14,8 @@ from dpnotes.measure.goldstein import mean_gradient
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, multi_pass, plain
 from dpnotes.papers.goldstein.experiments import valleys
 from dpnotes.problems.datasets.dataset import Dataset, keep_classes, subset
-from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
+from dpnotes.problems.datasets.mnist import FILES as MNIST_FILES
+from dpnotes.problems.datasets.mnist import load_mnist, pooled
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 
@@ -47,7 +47,7 @@ PARAMETERS = {
     "shares": {"variance_reduced": 0.45, "plain": 5.0},
 }  # fmt: skip
 QUICK, PAPER = profiles("goldstein.mnist", PARAMETERS)
-_MEAN, _STD = 0.1307, 0.3081  # of MNIST's pixels as they are usually given
+_STD = 0.3081  # of MNIST's pixels as it is usually given
 _LEAST = 1e-3  # of losses and norms, for their logarithms
 METHODS = ("variance_reduced", "plain")
 
@@ -108,13 +108,10 @@ def _pooled(classes: tuple[int, ...], pool: int) -> Dataset:
     """Means over squares of pixels, which asks no data for anything."""
     data = keep_classes(load_mnist(), classes)
 
-    def pooled(images: Tensor) -> Tensor:
-        return (avg_pool2d(images.view(-1, 1, 28, 28), pool).flatten(1) - _MEAN) / _STD
+    def scaled(images: Tensor) -> Tensor:
+        return pooled(images, pool) / _STD
 
-    return Dataset(
-        f"{data.name}, means over squares of {pool} pixels", pooled(data.train_inputs), data.train_labels,
-        pooled(data.test_inputs), data.test_labels, data.num_classes, data.licence, data.source,
-    )  # fmt: skip
+    return data.with_inputs(scaled, f"{data.name}, means over squares of {pool} pixels")
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
@@ -180,5 +177,5 @@ EXPERIMENT = study(
         "The mean and the standard deviation that pixels are scaled by are statistics of MNIST, published without "
         "noise.",
     ),
-    data=tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items()), cpu_only=True,
+    data=tuple(map(str, MNIST_FILES)), cpu_only=True,
 )  # fmt: skip

@@ -53,9 +53,5 @@ def _images(name: str, classes: tuple[int, ...], num_train: int, num_test: int, 
         data = subset(data, num_train, seed)
     data = replace(data, test_inputs=data.test_inputs[:num_test], test_labels=data.test_labels[:num_test])
     if pixels < data.train_inputs.shape[-1]:
-        smaller = nn.AdaptiveAvgPool2d(pixels)
-        data = replace(
-            data, name=f"{data.name}, {pixels} x {pixels} pixels", train_inputs=smaller(data.train_inputs),
-            test_inputs=smaller(data.test_inputs),
-        )  # fmt: skip
+        data = data.with_inputs(nn.AdaptiveAvgPool2d(pixels), f"{data.name}, {pixels} x {pixels} pixels")
     return normalise(data, IMAGENET_MEAN, IMAGENET_STD)

@@ -6,7 +6,7 @@ Beside it stands what the accountant finds for the noise that was added, as if C
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
@@ -182,7 +182,7 @@ def accounted(oracle: MinibatchGradient, guarantee: Guarantee) -> dict[str, floa
 def run(spec: Spec, cell: Cell, context: Context, task: Callable[[Spec, Cell], Task]) -> dict[str, Any]:
     """Train one network; a row for each evaluation."""
     made = task(spec, cell)
-    data = _on(made.data, context.device)
+    data = made.data.to(context.device)
     gpu = context.device == "cuda"
     problem = ModuleProblem(
         made.module, data.train_inputs, data.train_labels,
@@ -241,11 +241,6 @@ def run(spec: Spec, cell: Cell, context: Context, task: Callable[[Spec, Cell], T
         "exceeded": int(training.oracle_state.meter.exceeded[0]),
         "finished": bool(columns["status"][0] == Status.FINISHED),
     }  # fmt: skip
-
-
-def _on(data: Dataset, device: str) -> Dataset:
-    tensors = ("train_inputs", "train_labels", "test_inputs", "test_labels")
-    return data if device == "cpu" else replace(data, **{name: getattr(data, name).to(device) for name in tensors})
 
 
 def _batches(spec: Spec, num_examples: int, name: str, device: str) -> torch.Tensor:

@@ -49,6 +49,14 @@ class Slope:
         """Return whether the interval contains an exponent."""
         return self.low <= exponent <= self.high
 
+    def within(self, exponent: float, width: float) -> bool:
+        """Return whether the whole interval is within a distance of an exponent."""
+        return exponent - width <= self.low and self.high <= exponent + width
+
+    def misses(self, exponent: float, width: float) -> bool:
+        """Return whether the whole interval is farther from an exponent than that."""
+        return self.high < exponent - width or self.low > exponent + width
+
     def __str__(self) -> str:
         return f"{self.slope:+.3f} in [{self.low:+.3f}, {self.high:+.3f}]"
 

@@ -9,7 +9,7 @@ import torch
 
 from dpnotes.core import Guarantee, Relation
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import profiles, study
+from dpnotes.experiments.sweeps import Rows, grid, joined, profiles, study, tabulated
 from dpnotes.papers.drift_escape.experiments.releases import differences, one_pass
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.museum.exhibit import Exhibit, Setting
@@ -64,23 +64,23 @@ def exhibit(spec: Spec, name: str, size: int) -> Exhibit:
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a mistake and size."""
-    sizes = {"samples reused": spec["uses"], "jump not tracked": spec["lengths"]}
-    return [{"mistake": name, "size": size} for name, values in sizes.items() for size in values]
+    return grid(mistake=["samples reused"], size=spec["uses"]) + grid(
+        mistake=["jump not tracked"], size=spec["lengths"]
+    )
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
+@joined
+def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
     """Exact epsilon of the corrected and of the printed version; audits of those sizes that are to be audited.
 
     What is not audited is NaN. The attack on the printed version is made for it, that on the corrected one likewise.
     """
     found = exhibit(spec, cell["mistake"], cell["size"])
     audited = cell["size"] in spec["audited"]
-    lower = [found.audit(printed, spec["seed"]).epsilon if audited else np.nan for printed in (False, True)]
-    return {
-        **cell, "printed": np.array([False, True]), "claim": found.claim.epsilon,
-        "exact": np.array([found.exact(printed) for printed in (False, True)]), "audited": np.array(lower),
-        "runs": found.design[1] if audited else 0,
-    }  # fmt: skip
+    about = {**cell, "claim": found.claim.epsilon, "runs": found.design[1] if audited else 0}
+    for printed in (False, True):
+        lower = found.audit(printed, spec["seed"]).epsilon if audited else np.nan
+        yield {**about, "printed": printed, "exact": found.exact(printed), "audited": lower}
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -88,18 +88,16 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     rounding = 1 + 1e-9
     # Used once, or after a single step, the printed version is the corrected one.
     printed, corrected = frame[frame["printed"] & (frame["size"] > 1)], frame[~frame["printed"]]
-    facts = []
+    audits, facts = printed[printed["runs"] > 0], []
     for name, part in printed.groupby("mistake", sort=False):
-        worst = part.loc[part["exact"].idxmax()]
-        of_audits = part[part["runs"] > 0]
+        worst, lower = part.loc[part["exact"].idxmax()], audits.loc[audits["mistake"] == name, "audited"].max()
         facts.append(
             f"{name}: epsilon {worst['exact']:.3g} at size {worst['size']} where {worst['claim']:.3g} is claimed, at "
-            f"least {of_audits['audited'].max():.3g} by audit"
+            f"least {lower:.3g} by audit"
         )
     broken = (corrected["exact"] > corrected["claim"] * rounding).any()
     broken |= (corrected["audited"] > corrected["claim"]).any()
     shown = (printed["exact"] > printed["claim"] * rounding).all()
-    audits = printed[printed["runs"] > 0]
     caught = len(audits) > 0 and set(audits["mistake"]) == set(printed["mistake"])
     caught &= bool((audits["audited"] > audits["claim"]).all())
     return Decision.by("; ".join(facts), failed=broken or not shown, passed=caught)
@@ -107,15 +105,14 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 # ---------------------------------------------------------------- simulated results
 @cache
-def _exact(profile: str) -> pd.DataFrame:
+@tabulated
+def _exact(profile: str) -> Rows:
     """The epsilon that densities imply, for each mistake and size; it is not random."""
     spec = {"quick": QUICK, "paper": PAPER}[profile]
-    rows = []
     for cell in cells(spec):
         shown = exhibit(spec, cell["mistake"], cell["size"])
         for printed in (False, True):
-            rows.append({**cell, "printed": printed, "claim": shown.claim.epsilon, "exact": shown.exact(printed)})
-    return pd.DataFrame(rows)
+            yield {**cell, "printed": printed, "claim": shown.claim.epsilon, "exact": shown.exact(printed)}
 
 
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:

@@ -123,11 +123,11 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     found = exponents(frame)
     facts = "; ".join(f"{name}: {slope}" for name, slope in found.items())
     early = int((frame["steps"] < spec["steps"]).sum())
-    low, high = -1.03, -0.97
-    if early or any(slope.low > high or slope.high < low for slope in found.values()):
-        return Decision("not reproduced", f"exponents in m {facts}; {early} runs ended early")
-    inside = all(low <= slope.low and slope.high <= high for slope in found.values())
-    return Decision("reproduced" if inside else "undecided", f"exponents in m {facts}")
+    missed = any(slope.misses(-1, 0.03) for slope in found.values())
+    if early or missed:
+        facts += f"; {early} runs ended early"
+    inside = all(slope.within(-1, 0.03) for slope in found.values())
+    return Decision.by(f"exponents in m {facts}", failed=early or missed, passed=inside)
 
 
 # ---------------------------------------------------------------- simulated results

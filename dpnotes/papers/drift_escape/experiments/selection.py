@@ -147,17 +147,13 @@ def broken_promises(frame: pd.DataFrame) -> pd.Series:
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     """The rule in the spec."""
     slope, wrong = exponent(frame), broken_promises(frame)
-    low, high = 6 / 13 - WITHIN, 6 / 13 + WITHIN
     allowed = int(binom.isf(0.001, spec["repeats"], spec["failure"]))
     facts = (
         f"exponent of d* {slope}, printed 6/13 = 0.462; at most {int(wrong.max())} of {spec['repeats']} runs of a cell "
         f"broke Theorem 4, {allowed} are allowed"
     )
-    return Decision.by(
-        facts,
-        failed=int(wrong.max()) > allowed or slope.low > high or slope.high < low,
-        passed=low <= slope.low and slope.high <= high,
-    )
+    failed = int(wrong.max()) > allowed or slope.misses(6 / 13, WITHIN)
+    return Decision.by(facts, failed=failed, passed=slope.within(6 / 13, WITHIN))
 
 
 # ---------------------------------------------------------------- simulated results

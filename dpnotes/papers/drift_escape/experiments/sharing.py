@@ -303,9 +303,9 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         for regime, part in rows.groupby("regime", sort=False)
     ]
     lows, highs = np.array(rows["success"].tolist()).T
-    bad = any(slope.high < exponent - width or slope.low > exponent + width for slope, exponent, width in targets)
+    bad = any(slope.misses(exponent, width) for slope, exponent, width in targets)
     bad |= bool((highs < spec["least_success"]).any())
-    good = all(exponent - width <= slope.low and slope.high <= exponent + width for slope, exponent, width in targets)
+    good = all(slope.within(exponent, width) for slope, exponent, width in targets)
     good &= bool((lows >= spec["least_success"]).all() and rows["within"].all() and (rows["escapes"] > 0).all())
     good &= bool((frame["minor"] < _TOO_MUCH).all()) and all(proportion(*each)[1] < 0.5 for each in wrong.values())
     return Decision.by("; ".join(words), failed=bad, passed=good)

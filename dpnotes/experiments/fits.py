@@ -68,7 +68,7 @@ def power_law(
     correction: ArrayLike | None = None,
     confidence: float = 0.95,
     num_bootstrap: int = 4000,
-    seed: int = 0,
+    seed: int | np.random.Generator = 0,
 ) -> Slope:
     """The exponent b of `outcome ~ knob^b`: least squares on the mean of ln(outcome) over repeats.
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpnotes.core import Sampling
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.papers.noisy_sgd.algorithms import noisy_sgd, theorem_3_1_noise
 from dpnotes.papers.noisy_sgd.calculators import GRADIENT_BOUND
 from dpnotes.papers.noisy_sgd.readings import Premises, readings
@@ -40,7 +40,7 @@ QUICK, PAPER = profiles("noisy_sgd.lemma_3_2", PARAMETERS)
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a dimension."""
-    return [{"dim": dim} for dim in spec["dims"]]
+    return grid(dim=spec["dims"])
 
 
 def largest_norm(noise_std: float, dim: int, num_steps: int, share: float = 0.5) -> float:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, stacked, study, tabulated
 from dpnotes.random.streams import Streams
 
 RULE = (
@@ -34,11 +34,8 @@ QUICK, PAPER = profiles("adaptive_batch.escape", PARAMETERS)
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a row: a curvature at the step size 1 / M, or a batch size at one curvature; for either law of z."""
-    found: list[Cell] = []
-    for law in ("coins", "normal"):
-        found += [{"law": law, "curvature": curvature, "batch": 0} for curvature in spec["curvatures"]]
-        found += [{"law": law, "curvature": spec["curvature"], "batch": batch} for batch in spec["batches"]]
-    return found
+    rows = grid(curvature=spec["curvatures"], batch=[0]) + grid(curvature=[spec["curvature"]], batch=spec["batches"])
+    return [{"law": law, **row} for law in ("coins", "normal") for row in rows]
 
 
 def points(spec: Spec, cell: Cell) -> list[tuple[int, float]]:
@@ -171,11 +168,10 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
             # The second term is of walks that are below the height again at the end.
             passed = norm.sf((height - mean * steps) / length)
             passed += np.exp(min(2 * height * mean / std**2, 700)) * norm.sf((height + mean * steps) / length)
-            yield pd.DataFrame({"repeat": np.arange(count)}).assign(
-                    law=cell["law"], row=row, curvature=lam, batch=size, step_size=step, ratio=ratio,
-                    exponent=mean + std / steps**0.5 * generator.standard_normal(count),
-                    escaped=generator.random(count) < min(passed, 1.0),
-                )  # fmt: skip
+            point = {"law": cell["law"], "row": row, "curvature": lam, "batch": size, "step_size": step, "ratio": ratio}
+            exponent = mean + std / steps**0.5 * generator.standard_normal(count)
+            escaped = generator.random(count) < min(passed, 1.0)
+            yield {**point, "repeat": range(count), "exponent": exponent, "escaped": escaped}
 
 
 EXPERIMENT = study(

@@ -7,12 +7,11 @@ import numpy as np
 import pandas as pd
 
 from dpnotes.experiments import FLOAT64, Cell, Context, Decision, Spec
-from dpnotes.experiments.fits import Slope, power_law
+from dpnotes.experiments.fits import Slope, fitted
 from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study
 from dpnotes.measure.goldstein import mean_gradient
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, multi_pass, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
-from dpnotes.random.streams import Streams
 
 RULE = (
     "A plain oracle, which is conditionally unbiased, is the control of the paper's, which reduce variance, at the "
@@ -116,19 +115,13 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     ]
     largest = max(cell["num_examples"])
     problem = valleys.valleys(largest * (1 if many else spec["pool"]), dim, f"{seed}/{cell['passes']}/{dim}/{largest}")
-    gradient = mean_gradient(problem)
-    if not many:
-        gradient = valleys.population_gradient(dim, spec["test_examples"], seed)
+    gradient = mean_gradient(problem) if many else valleys.population_gradient(dim, spec["test_examples"], seed)
 
     def run(chosen: range) -> dict[str, Any]:
-        part = [asked[i] for i in chosen]
+        part = asked[chosen.start : chosen.stop]
         # The draws of a repeat are the same for every move and budget.
         names = [f"{cell['passes']}/{dim}/{p.num_examples}/{repeat}" for p, _, repeat in part]
-        streams = Streams.of(seed, names)
-        start = valleys.starts(len(part), dim)
-        found = valleys.windows(problem, [p for p, _, _ in part], start, streams, spec["probes"])
-        norm = valleys.mean_norms(gradient, found.averages, streams, 2 * spec["radius"])
-        return {"norm": norm, "calls": found.calls, "finished": found.finished}
+        return valleys.outcomes(spec, problem, gradient, [p for p, _, _ in part], names)
 
     # Of gradients at random points: of one example a run, or of all, at two points.
     examples = largest if many else max(p.first_batch for p, _, _ in asked)
@@ -154,10 +147,8 @@ def reached(frame: pd.DataFrame) -> pd.DataFrame:
     even = frame[frame["repeat"] % 2 == 0]
     means = even.groupby([*KEYS, "method", "share"])["norm"].mean()
     best = means.groupby([*KEYS, "method"]).idxmin()
-    chosen = {place[:-1]: place[-1] for place in best}
-    rows = zip(*(frame[name] for name in [*KEYS, "method"]), strict=True)
-    kept = np.array([chosen[row] for row in rows]) == frame["share"].to_numpy()
-    return frame[kept & (frame["repeat"] % 2 == 1)]
+    chosen = pd.DataFrame([*best], columns=[*KEYS, "method", "share"])
+    return frame[frame["repeat"] % 2 == 1].merge(chosen)
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
@@ -172,10 +163,8 @@ def comparisons(frame: pd.DataFrame) -> pd.DataFrame:
     table = summary(frame).pivot(index=KEYS, columns="method", values=["norm", "error"])
     reduced, control = (table["norm"][method] for method in METHODS)
     errors = (table["error"] ** 2).sum(axis=1) ** 0.5
-    found = table.index.to_frame(index=False).assign(
-        variance_reduced=reduced.to_numpy(), plain=control.to_numpy(), difference=(reduced - control).to_numpy(),
-        error=errors.to_numpy(),
-    )  # fmt: skip
+    columns = {"variance_reduced": reduced, "plain": control, "difference": reduced - control, "error": errors}
+    found = pd.DataFrame(columns).reset_index()
     lower, upper = np.minimum(reduced, control).to_numpy(), np.maximum(reduced, control).to_numpy()
     says = (found["passes"] == "many") | (found["epsilon"] >= 1) | (lower >= found["dim"] ** -0.5)
     return found.assign(judged=says & (upper >= _LARGE), standard_errors=found["difference"] / found["error"])
@@ -197,11 +186,9 @@ def slopes(frame: pd.DataFrame, knob: str) -> dict[tuple[str, str, float], Slope
         means = part.groupby(knob)[["norm", "diameters"]].mean()
         kept = means.index[(means["diameters"] >= _DIAMETERS) & (means["norm"] >= _LARGE)]
         if len(kept) > 1:
-            table = part[part[knob].isin(kept)].pivot(index="repeat", columns=knob, values="norm")
             # The theorem bounds the mean norm, so that is what is fitted, by the bootstrap over repeats.
-            found[str(passes), str(method), float(epsilon)] = power_law(
-                table.columns.to_numpy(dtype=np.float64), table.clip(lower=1e-3).to_numpy()
-            )
+            rest = part[part[knob].isin(kept)].assign(norm=part["norm"].clip(lower=1e-3))
+            found[str(passes), str(method), float(epsilon)] = fitted(rest, knob, "norm")
     return found
 
 
@@ -211,13 +198,13 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         return Decision("undecided", f"{lost} of {len(frame)} runs did not finish")
     table = comparisons(frame)
     judged = table[table["judged"]]
+    if judged.empty:
+        return Decision("undecided", "no norm is large enough to be compared")
     words = [
         f"{row.passes}, d = {row.dim}, n = {row.num_examples}, epsilon = {row.epsilon:g}: "
         f"{row.variance_reduced:.3f} against plain {row.plain:.3f} ({row.standard_errors:+.1f} standard errors)"
         for row in judged.itertuples()
     ]
-    if not len(judged):
-        return Decision("undecided", "no norm is large enough to be compared")
     least = judged["standard_errors"].min()
     if len(words) > 6:
         words = [f"{words[int(judged['standard_errors'].argmin())]}, the least of {len(words)}"]
@@ -238,21 +225,17 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
     That is many passes at the largest dimension and the first size and epsilon.
     """
-    count = spec["repeats"]
+    count, many = spec["repeats"], spec["many"]
+    same = {"passes": "many", "dim": max(many["dims"]), "num_examples": [many["num_examples"][0]]}
     for cell in cells(spec):
-        nearest = min((10, 50), key=lambda dim, cell=cell: abs(np.log(cell["dim"] / dim)))
-        both = _NORMS[cell["passes"], nearest]
-        place = METHODS.index(cell["method"])
-        many = spec["many"]
-        equal = {"passes": "many", "dim": max(many["dims"]), "num_examples": [many["num_examples"][0]]}
+        nearest = 10 if cell["dim"] ** 2 < 10 * 50 else 50  # by the ratio
+        both, place = _NORMS[cell["passes"], nearest], METHODS.index(cell["method"])
+        equal = not right and all(cell[name] == value for name, value in same.items())
         for n, epsilon in product(cell["num_examples"], spec[cell["passes"]]["epsilons"]):
-            same = not right and all(cell[name] == value for name, value in equal.items())
-            mean, scatter = both[0 if same and epsilon == many["epsilons"][0] else place]
+            mean, scatter = both[0 if equal and epsilon == many["epsilons"][0] else place]
             norms = np.abs(mean + scatter * generator.standard_normal(count))
-            yield pd.DataFrame({"norm": norms, "repeat": np.arange(count)}).assign(
-                    passes=cell["passes"], method=cell["method"], dim=cell["dim"], share=cell["share"], num_examples=n,
-                    epsilon=epsilon, period=1, window=5, num_steps=300, diameters=4.0, calls=1.0, finished=True,
-                )  # fmt: skip
+            about = {"period": 1, "window": 5, "num_steps": 300, "diameters": 4.0, "calls": 1.0, "finished": True}
+            yield {**cell, **about, "num_examples": n, "epsilon": epsilon, "norm": norms, "repeat": range(count)}
 
 
 EXPERIMENT = study(

@@ -11,15 +11,13 @@ of the cells a mean over a window, of robust phase retrieval in closed form, and
 which data sets are drawn with replacement.
 """
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, stacked, study
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.problems.robust import RobustRegression
 from dpnotes.problems.smoothing import smoothed_absolute
@@ -62,10 +60,9 @@ SMOOTHED = (LARGEST, FIXED, TRAINED)
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a problem, dimension and number of examples. The longest come first."""
-    asked = [("line", 1, n) for n in reversed(spec["line"]["sizes"])]
-    phase = spec["phase retrieval"]
-    asked += [("phase retrieval", dim, n) for dim in reversed(phase["dims"]) for n in reversed(phase["sizes"])]
-    return [{"problem": problem, "dim": dim, "num_examples": n} for problem, dim, n in asked]
+    dims = {"line": [1], "phase retrieval": spec["phase retrieval"]["dims"][::-1]}
+    sizes = {problem: spec[problem]["sizes"][::-1] for problem in dims}
+    return [cell for name in dims for cell in grid(problem=[name], dim=dims[name], num_examples=sizes[name])]
 
 
 # ---------------------------------------------------------------- cells on the line
@@ -167,35 +164,29 @@ def gaps_of_phase_retrieval(spec: Spec, dim: int, num_examples: int, streams: St
 
 
 # ---------------------------------------------------------------- the experiment
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
+@joined
+def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
     """The gaps of data sets of one size."""
     problem, dim, n = cell["problem"], cell["dim"], cell["num_examples"]
     given = spec[problem]
 
-    def run(repeats: range) -> dict[str, np.ndarray]:
+    def run(repeats: range) -> dict[str, Tensor]:
         streams = Streams.of(spec["seed"], [f"{problem}/{dim}/{n}/{repeat}" for repeat in repeats])
         if problem == "line":
-            gaps = gaps_of_cells(average_slopes(streams, n, given["cells"]))
-        else:
-            gaps = gaps_of_phase_retrieval(spec, dim, n, streams)
-        return {name: gap.numpy() for name, gap in gaps.items()}
+            return gaps_of_cells(average_slopes(streams, n, given["cells"]))
+        return gaps_of_phase_retrieval(spec, dim, n, streams)
 
     # Draws and sums of the cells; kinks, slopes and rows of the data set and of the population.
     numbers = 6 * given["cells"] if problem == "line" else 12 * (spec["population"] + n) + n * dim
-    columns = context.in_chunks(run, given["repeats"], 8 * numbers)
-    return {
-        **cell, "gap_of": np.repeat(np.array([*columns]), given["repeats"]),
-        "repeat": np.tile(np.arange(given["repeats"]), len(columns)), "gap": np.concatenate([*columns.values()]),
-    }  # fmt: skip
+    for name, gap in context.in_chunks(run, given["repeats"], 8 * numbers).items():
+        yield {**cell, "gap_of": name, "repeat": np.arange(given["repeats"]), "gap": gap}
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """One row a problem, dimension, gap and size: its mean, standard error, and how often it is 1/2."""
-    groups = frame.assign(off=(frame["gap"] - 0.5).abs() < 1e-9).groupby(
-        ["problem", "dim", "gap_of", "num_examples"], sort=False
-    )
-    table = groups.agg(gap=("gap", "mean"), standard_error=("gap", "sem"), off_by_half=("off", "mean")).reset_index()
-    return table.sort_values(["problem", "dim", "gap_of", "num_examples"], ignore_index=True)
+    off = frame.assign(off=(frame["gap"] - 0.5).abs() < 1e-9)
+    groups = off.groupby(["problem", "dim", "gap_of", "num_examples"])
+    return groups.agg(gap=("gap", "mean"), standard_error=("gap", "sem"), off_by_half=("off", "mean")).reset_index()
 
 
 def laws(frame: pd.DataFrame) -> dict[tuple[str, int, str], Estimated]:
@@ -232,16 +223,12 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     for cell in cells(spec):
         problem, dim, n = cell["problem"], cell["dim"], cell["num_examples"]
         count = spec[problem]["repeats"]
-        if problem == "line":
-            laws = {NORM: (0.0, 0.0), LARGEST: (-0.5, 0.33)}
-        else:
-            trained = -0.5 if right else -1 / 3
-            laws = {
-                FIXED: (-0.5, 0.37 * dim**-0.5), TRAINED: (trained, 0.85 * dim**-0.5),
-            }  # fmt: skip
+        laws = {NORM: (0.0, 0.0), LARGEST: (-0.5, 0.33)}
+        if problem != "line":
+            laws = {FIXED: (-0.5, 0.37 * dim**-0.5), TRAINED: (-0.5 if right else -1 / 3, 0.85 * dim**-0.5)}
         for name, (exponent, scatter) in laws.items():
             gaps = 0.5 * np.maximum(1 + scatter * generator.standard_normal(count), 0.01) * n**exponent
-            yield pd.DataFrame({"gap": gaps}).assign(problem=problem, dim=dim, num_examples=n, gap_of=name)
+            yield {**cell, "gap": gaps, "gap_of": name}
 
 
 EXPERIMENT = study(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, stacked, study
 from dpnotes.measure.goldstein import mean_gradient
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, multi_pass, plain
 from dpnotes.papers.goldstein.experiments import valleys
@@ -54,7 +54,7 @@ METHODS = ("variance_reduced", "plain")
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a method and repeat."""
-    return [{"repeat": repeat, "method": method} for repeat in range(spec["repeats"]) for method in METHODS]
+    return grid(repeat=range(spec["repeats"]), method=METHODS)
 
 
 def parameters(spec: Spec, method: str, dim: int) -> GoldsteinParameters:
@@ -85,8 +85,9 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     given, start = parameters(spec, cell["method"], network.dim), spec["start_scale"] * network.initial(streams)
     found = valleys.windows(network, [given], start, streams, spec["probes"])
     averages = torch.cat([start, found.averages[0]])
-    train_loss, train_accuracy = network.evaluate(averages, network.inputs, network.labels)
-    test_loss, test_accuracy = network.evaluate(averages, data.test_inputs, data.test_labels)
+    train = network.evaluate(averages, network.inputs, network.labels)
+    test = network.evaluate(averages, data.test_inputs, data.test_labels)
+    names = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
     norms = [
         valleys.mean_norms(mean_gradient(network), point[None, None], streams, 2 * spec["radius"]) for point in averages
     ]
@@ -95,10 +96,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
         delta=valleys.DELTA, shared_noise=True,
     )  # fmt: skip
     return {
-        **cell,
-        "window": np.arange(len(averages)),  # 0: the start
-        "train_loss": train_loss.double().numpy(), "train_accuracy": train_accuracy.double().numpy(),
-        "test_loss": test_loss.double().numpy(), "test_accuracy": test_accuracy.double().numpy(),
+        **cell, "window": np.arange(len(averages)),  # 0: the start
+        **{name: column.double().numpy() for name, column in zip(names, (*train, *test), strict=True)},
         "norm": torch.cat(norms).numpy(), "finished": bool(found.finished),
     }  # fmt: skip
 

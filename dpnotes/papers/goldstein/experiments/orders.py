@@ -1,17 +1,17 @@
 """Losses against gradients: how many calls of the oracle the same norm takes, against the dimension."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.fits import Slope, power_law
+from dpnotes.experiments.fits import Slope
 from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
-from dpnotes.random.streams import Streams
 
 RULE = (
     "At every d plain runs have the same number of steps, with batches such that noise is as large as a gradient, and "
@@ -99,11 +99,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     gradient = valleys.population_gradient(dim, spec["test_examples"], seed)
 
     def run(chosen: range) -> dict[str, Any]:
-        streams = Streams.of(seed, [f"{dim}/{repeat}" for repeat in chosen])
-        start = valleys.starts(len(chosen), dim)
-        found = valleys.windows(problem, [given] * len(chosen), start, streams, spec["probes"])
-        norm = valleys.mean_norms(gradient, found.averages, streams, 2 * spec["radius"])
-        return {"norm": norm, "calls": found.calls, "finished": found.finished}
+        names = [f"{dim}/{repeat}" for repeat in chosen]
+        return valleys.outcomes(spec, problem, gradient, [given] * len(chosen), names)
 
     columns = context.in_chunks(run, spec["repeats"], 8 * 8 * given.first_batch * given.directions * dim)
     context.record_spent(
@@ -164,10 +161,10 @@ def call_ratios(frame: pd.DataFrame, margin: float, num_bootstrap: int = 400) ->
 
 def slope(ratios: pd.DataFrame) -> Slope:
     """The exponent of the ratio in d, give or take 2 standard errors, from the rows that were drawn again."""
-    knob = ratios.columns.to_numpy(dtype=np.float64)
-    fitted = np.array([power_law(knob, row[None], num_bootstrap=1).slope for row in ratios.to_numpy()])
-    first, reach = float(fitted[0]), 2 * float(fitted[1:].std())
-    return Slope(first, first - reach, first + reach, float(np.log10(knob.max() / knob.min())))
+    knob, logs = ratios.columns.to_numpy(dtype=np.float64), np.log(ratios.to_numpy())
+    fit = Slope.of(knob, logs)
+    reach = 2 * float(np.std([Slope.of(knob, [row, row]).slope for row in logs[1:]]))
+    return replace(fit, low=fit.slope - reach, high=fit.slope + reach)
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -209,9 +206,8 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
         else:
             mean, scatter = (0.156, 0.0018) if cell["part"] == "independent" else (0.149, 0.0007)
             norms = mean + scatter * generator.standard_normal(count)
-        yield pd.DataFrame({"norm": norms, "repeat": np.arange(count)}).assign(
-            part=cell["part"], dim=dim, directions=directions, calls=1.0, num_examples=1, batch=1, finished=True
-        )
+        about = {"calls": 1.0, "num_examples": 1, "batch": 1, "finished": True}
+        yield {**cell, **about, "norm": norms, "repeat": range(count)}
 
 
 EXPERIMENT = study(

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, stacked, study, tabulated
 from dpnotes.papers.budget_schedules.calculators import GAIN, ZCDP
 
 RULE = (
@@ -28,7 +28,7 @@ QUICK, PAPER = profiles("budget_schedules.erub_gain", PARAMETERS)
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a condition number."""
-    return [{"condition_number": kappa} for kappa in spec["condition_numbers"]]
+    return grid(condition_number=spec["condition_numbers"])
 
 
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:

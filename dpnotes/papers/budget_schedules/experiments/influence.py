@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import cache
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from dpnotes.core import Status
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, stacked, study, tabulated
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
@@ -56,8 +55,7 @@ READING = ["num_steps", "output_scale", "max_norm"]
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a reading: steps, scale of the output layer at the start, data scale."""
-    readings = product(spec["num_steps"], spec["output_scales"], spec["max_norms"])
-    return [dict(zip(READING, reading, strict=True)) for reading in readings]
+    return grid(num_steps=spec["num_steps"], output_scale=spec["output_scales"], max_norm=spec["max_norms"])
 
 
 def probes(spec: Spec, num_steps: int) -> list[int]:
@@ -90,7 +88,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     added_std = spec["step_size"] * sigma * spec["clip"] / spec["num_examples"]
     method = Descent(spec["step_size"])
 
-    def train(repeats: range) -> dict[str, np.ndarray]:
+    def train(repeats: range) -> dict[str, Tensor]:
         names = [f"repeat {repeat}" for repeat in repeats]
         streams = Streams.of(spec["seed"], names, context.device)
         oracle = ClippedGradient(problem, spec["clip"], FixedNoise.of([schedule] * len(names), context.device))
@@ -110,10 +108,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
                 end = drive(method, oracle, shifted, streams, num_steps + 1)
                 finished &= end.status == Status.FINISHED
                 losses.append(problem.evaluate(end.x, inputs, labels)[0])
-        return {
-            "losses": torch.stack(losses, dim=1).double().cpu().numpy(),
-            "finished": finished.cpu().numpy(),
-        }
+        return {"losses": torch.stack(losses, dim=1).double(), "finished": finished}
 
     # Beside the working set of a run, its whole path is kept: a point a step.
     path = num_steps * problem.dim * inputs.element_size()
@@ -199,15 +194,11 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         for verdict, part in table.groupby("verdict")
     }
     reproduced, failed = named.get("reproduced", []), named.get("not reproduced", [])
-    facts = (
-        f"reproduced under {len(reproduced)} of {len(table)} readings, not reproduced under {len(failed)}"
-        + "".join(
-            f"; {verdict}, by steps/output scale/data scale: {', '.join(which)}" for verdict, which in named.items()
-        )
-    )
-    return Decision.by(
-        facts, passed=not failed and len(reproduced) >= 0.75 * len(table), failed=failed and not reproduced
-    )
+    facts = f"reproduced under {len(reproduced)} of {len(table)} readings, not reproduced under {len(failed)}"
+    for verdict, which in named.items():
+        facts += f"; {verdict}, by steps/output scale/data scale: {', '.join(which)}"
+    enough = not failed and len(reproduced) >= 0.75 * len(table)
+    return Decision.by(facts, passed=enough, failed=failed and not reproduced)
 
 
 # ---------------------------------------------------------------- simulated results

@@ -92,26 +92,6 @@ def columns_of(names: str, rows: Sequence[Sequence[Any]]) -> dict[str, np.ndarra
     return {name: np.array([row[place] for row in rows]) for place, name in enumerate(names.split())}
 
 
-def stacked(draw: "Callable[..., Iterable[Any]]") -> "Callable[..., pd.DataFrame]":
-    """Decorator of a generator of column mappings or frames: the frame with one below the other.
-
-    >>> @stacked
-    ... def draw(count):
-    ...     for dim in (2, 3):
-    ...         yield {"dim": dim, "repeat": range(count)}
-    >>> draw(2)["dim"].tolist()
-    [2, 2, 3, 3]
-    """
-
-    @wraps(draw)
-    def frame(*given: Any, **named: Any) -> "pd.DataFrame":
-        import pandas as pd
-
-        return pd.concat([pd.DataFrame(part) for part in draw(*given, **named)], ignore_index=True)
-
-    return frame
-
-
 def joined(parts: "Callable[..., Iterable[Mapping[str, Any]]]") -> "Callable[..., dict[str, np.ndarray]]":
     """Decorator of a generator of columns: those of all parts one below the other. A scalar is a constant column.
 
@@ -128,18 +108,23 @@ def joined(parts: "Callable[..., Iterable[Mapping[str, Any]]]") -> "Callable[...
     return columns
 
 
-def tabulated(rows: "Callable[..., Iterable[Mapping[str, Any]]]") -> "Callable[..., pd.DataFrame]":
-    """Decorator of a generator of rows: the frame of all rows.
+def tabulated(parts: "Callable[..., Iterable[Any]]") -> "Callable[..., pd.DataFrame]":
+    """Decorator of a generator of rows, or of column mappings or frames: one frame of all, one below the other.
 
     >>> tabulated(lambda: [{"knob": "n", "slope": -0.5}])()["slope"].tolist()
     [-0.5]
+    >>> tabulated(lambda: [{"dim": dim, "repeat": range(2)} for dim in (2, 3)])()["dim"].tolist()
+    [2, 2, 3, 3]
     """
 
-    @wraps(rows)
+    @wraps(parts)
     def frame(*given: Any, **named: Any) -> "pd.DataFrame":
         import pandas as pd
 
-        return pd.DataFrame(list(rows(*given, **named)))
+        found = list(parts(*given, **named))
+        if found and not isinstance(found[0], pd.DataFrame) and not any(map(np.ndim, found[0].values())):
+            return pd.DataFrame(found)
+        return pd.concat([pd.DataFrame(part) for part in found], ignore_index=True)
 
     return frame
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, study, tabulated
 from dpnotes.random.streams import Streams
 
 RULE = (
@@ -146,7 +146,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Exponents of random walks of logarithms, to first order; the rival's boundary is at half as large batches again.
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, study, tabulated
 from dpnotes.papers.adaptive_batch.algorithms import AdaptiveBatchParameters, stochastic_spider
 from dpnotes.papers.adaptive_batch.experiments.ramps import Ramps, RampSamples
 from dpnotes.random.streams import Streams
@@ -150,7 +150,7 @@ _ERRORS = {
 }  # fmt: skip
 
 
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Errors with gamma laws; by the rival those of the printed lines with the tree grow by half."""
 

@@ -9,7 +9,7 @@ import torch
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.fits import Slope, fitted
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, spaced, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, spaced, study, tabulated
 from dpnotes.papers.adaptive_batch.experiments.ramps import RampParameters, Ramps, first_stationary
 from dpnotes.random.streams import Streams
 
@@ -250,7 +250,7 @@ _NEXT_ORDER = {
 _SCATTER, _SCATTER_OF_LARGEST = 0.02, 0.17
 
 
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Samples by the laws, in proportion to the amplitude of each run; by the rival one law is off."""
     exponents = {**EXPONENTS, **SWEEPS} | ({} if right else {"private": -2.1})

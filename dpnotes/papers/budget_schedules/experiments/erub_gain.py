@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.papers.budget_schedules.calculators import GAIN, ZCDP
 
 RULE = (
@@ -75,7 +75,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 @lru_cache(maxsize=4)
 def _bounds(spec_json: str) -> pd.DataFrame:
     spec = Spec.from_json(spec_json)
-    return stacked(lambda: (run_cell(spec, cell, Context("cpu", 10**9)) for cell in cells(spec)))()
+    return tabulated(lambda: (run_cell(spec, cell, Context("cpu", 10**9)) for cell in cells(spec)))()
 
 
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:

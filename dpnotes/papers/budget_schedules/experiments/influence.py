@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dpnotes.core import Status
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
@@ -202,7 +202,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Influence 0.98^(T - t), or a straight line between the same ends, with the scatter of pilots of 3 repeats."""
     for cell in cells(spec):

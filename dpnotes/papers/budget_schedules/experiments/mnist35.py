@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, mean_interval, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, mean_interval, profiles, study, tabulated
 from dpnotes.papers.budget_schedules.experiments import digits, figures
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, uniform
@@ -182,7 +182,7 @@ def _over_sizes(frame: pd.DataFrame) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Gains in loss and accuracy that grow with ln N, or are the same at all sizes; paired scatter of the quick run."""
     for size in spec["num_examples"]:

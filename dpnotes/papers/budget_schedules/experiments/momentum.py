@@ -4,17 +4,7 @@ import numpy as np
 import pandas as pd
 
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import (
-    Each,
-    Rows,
-    columns_of,
-    joined,
-    mean_interval,
-    profiles,
-    stacked,
-    study,
-    tabulated,
-)
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, joined, mean_interval, profiles, study, tabulated
 from dpnotes.papers.budget_schedules.algorithms import momentum_schedule
 from dpnotes.papers.budget_schedules.experiments import digits
 from dpnotes.papers.budget_schedules.experiments.digits import tuning_cells
@@ -120,7 +110,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """A gain that momentum halves, or leaves as it is; gain and scatter without momentum are those of pilots."""
     small = spec["num_hidden"] < 1000

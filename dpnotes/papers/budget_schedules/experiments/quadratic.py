@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dpnotes.core import Status
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, study, tabulated
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent, theorem_4_5_schedule
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, from_influence, uniform
@@ -208,7 +208,7 @@ def _exact(spec_json: str, num_examples: int) -> tuple[np.ndarray, np.ndarray, n
     return curvature, mean, root, facts
 
 
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """The law of the runs itself; by the rival Theorem 4.5's runs end where uniform ones of other noise do."""
     for size in spec["num_examples"]:

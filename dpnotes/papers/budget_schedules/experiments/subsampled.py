@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dpnotes.core import Relation, Sampling, Status
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, mean_interval, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, mean_interval, profiles, study, tabulated
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.minibatch import MinibatchGradient
@@ -148,7 +148,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Half the gain that a pilot of 8 repeats found, or none; its paired scatter."""
     gain, scatter = 0.0016, 0.0012

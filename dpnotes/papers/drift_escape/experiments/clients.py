@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.fits import fitted
-from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.holdings import TiltedSamples
@@ -131,7 +131,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Mean squared errors that fall as a power of m, and scatter by 0.2 from run to run as in the stored results."""
     for cell in cells(spec):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dpnotes.core import Status
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, grid, joined, mean_interval, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, grid, joined, mean_interval, profiles, study, tabulated
 from dpnotes.methods.loop import Runs
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.holdings import ClientSamples, dirichlet_split
@@ -243,7 +243,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Logarithms of norms that scatter by 0.06 to 0.07, and of clients alike by 0.12, as in both stored results."""
     alike = max(spec["concentrations"])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpnotes.core import Estimate, Oracle
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Rows, grid, profiles, proportion, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Rows, grid, profiles, proportion, study, tabulated
 from dpnotes.methods.drift_escape import DriftEscape, Repeat
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.fresh import FreshGradient
@@ -164,7 +164,7 @@ _FAILS = {
 }  # fmt: skip
 
 
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Attempts that fail with these chances; of the rival a forced gradient's with twice its own after a failure."""
     for name, chances in _FAILS.items():

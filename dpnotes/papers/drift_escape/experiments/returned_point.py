@@ -12,7 +12,7 @@ from torch import Tensor
 from dpnotes.core import Estimate, Status
 from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.fits import Slope, fitted, half_way
-from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, shares_by, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, shares_by, study, tabulated
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
@@ -339,7 +339,7 @@ def _facts(
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Runs whose errors scatter by 0.2, attempts as in a pilot, stops as in the quick runs, and hills by theory."""
     exponent = (1.0, 0.0) if right else (0.85, -0.1)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.fits import Slope, power_law
-from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
 from dpnotes.papers.drift_escape.derivatives import VirtualDerivatives, apart_again
@@ -157,7 +157,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Errors that cross the level at d*, and scatter as in the stored results: by 0.065 at d = 32, by 0.01 at 512."""
     exponent = (6 / 13 - 0.02) if right else 0.89

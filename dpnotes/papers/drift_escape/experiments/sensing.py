@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dpnotes.core import FRESH, Oracle, Problem, Relation, Sampling, Status
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, joined, mean_interval, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, joined, mean_interval, profiles, study, tabulated
 from dpnotes.measure.curvature import smallest_eigenvalue
 from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import drive
@@ -420,7 +420,7 @@ def before(frame: pd.DataFrame) -> str:
 _SCATTER = {"DP-SGD": 0.3, "fresh gradient": 0.4, "drift escape": 0.6, "adaptive batch": 0.4}  # of ln(risk), in pilots
 
 
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Risks that are twice as large for every place away from the middle of a grid, and scatter as in pilots.
 

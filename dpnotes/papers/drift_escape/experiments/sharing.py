@@ -12,7 +12,7 @@ from torch import Tensor
 from dpnotes.core import Estimate, Status
 from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.fits import Slope, fitted, half_way, resampled
-from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, proportion, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, proportion, study, tabulated
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.samples import VirtualSamples
@@ -312,7 +312,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Examples that scatter by 0.05 about a power of the accuracy, as in the stored quick result; margins as there."""
     # The attempts at the end make the exponents steeper, by as much as they use of all examples.

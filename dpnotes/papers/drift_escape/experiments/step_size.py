@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpnotes.core import Estimate
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, study, tabulated
 from dpnotes.methods.loop import drive
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.samples import VirtualSamples
@@ -195,7 +195,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Normal sums of steps with the exact mean and variance; of the rival those of batches larger by the half."""
     curvature = spec["curvature"]

@@ -8,7 +8,7 @@ import pandas as pd
 
 from dpnotes.experiments import FLOAT64, Cell, Context, Decision, Spec
 from dpnotes.experiments.fits import Slope, fitted
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, study, tabulated
 from dpnotes.measure.goldstein import mean_gradient
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, multi_pass, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
@@ -219,7 +219,7 @@ _NORMS = {
 }  # fmt: skip
 
 
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Norms as in the quick result, of the nearest dimension there; by the rival one comparison has equal ones.
 

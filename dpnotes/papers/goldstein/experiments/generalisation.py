@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, study, tabulated
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.problems.robust import RobustRegression
 from dpnotes.problems.smoothing import smoothed_absolute
@@ -217,7 +217,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Gaps of smoothed gradients as n^(-1/2); by the rival those where one trained fall as n^(-1/3)."""
     for cell in cells(spec):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.measure.goldstein import mean_gradient
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, multi_pass, plain
 from dpnotes.papers.goldstein.experiments import valleys
@@ -149,7 +149,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Paired logarithms as in the quick result; by the rival with a mean difference of 0."""
     repeat = np.arange(spec["repeats"])

@@ -9,7 +9,7 @@ import pandas as pd
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.fits import Slope
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, profiles, study, tabulated
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
 
@@ -192,7 +192,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 _RATIOS, _EXCESS = np.log([0.25, 0.5, 1.0, 2.0, 4.0]), [0.56, 0.33, 0.18, 0.1, 0.058]
 
 
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """The excess depends on m / d^2, as the paper has it, anchored at the middle d; by the rival on m / d."""
     middle, count = float(np.median(spec["dims"])), spec["repeats"]

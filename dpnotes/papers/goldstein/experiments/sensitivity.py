@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, study, tabulated
 from dpnotes.oracles.smoothed import PointLosses, SmoothedSamples
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.problems.nonsmooth import MinOfNorms
@@ -224,7 +224,7 @@ _ERROR = {"linear": 1.0, "phase": 0.105, "norm": 0.5}
 _INCREMENT = {"phase": (1.04, 0.113, 1.8), "norm": (0.57, 0.052, 3.97)}
 
 
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Lengths and errors by the laws; by the rival errors at a fixed m/d grow as d^(1/4)."""
     count = spec["repeats"]

@@ -10,7 +10,7 @@ import torch
 
 from dpnotes.core import Ledger, Mechanism, Request, Sensitive
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.guarantees import FRESH, Relation
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.privacy.accounting import rho_to_epsilon
@@ -209,7 +209,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Mean squares that scatter by 6% over runs, the tree's by 4.3% at 4 terms and less with more.
 

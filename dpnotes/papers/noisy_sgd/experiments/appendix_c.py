@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, study, tabulated
 from dpnotes.papers.noisy_sgd.experiments.wells import Means, Wells, measured, parameters, share_of_sosp
 from dpnotes.problems.separable import Linear
 from dpnotes.random.streams import Streams
@@ -114,7 +114,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Shares of iterates by tail and size of the batch noise."""
     for outlier in spec["outliers"]:

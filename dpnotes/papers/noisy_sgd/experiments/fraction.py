@@ -8,7 +8,7 @@ import pandas as pd
 from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, study, tabulated
 from dpnotes.papers.noisy_sgd.experiments.wells import Wells, measured, parameters, share_of_sosp
 
 RULE = (
@@ -80,7 +80,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Shares of iterates, about a mean that the noise decides."""
     for size in spec["num_examples"]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.fits import Slope, fitted
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, spaced, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, spaced, study, tabulated
 from dpnotes.measure.stationarity import reached_alpha
 from dpnotes.papers.noisy_sgd.experiments.wells import Wells, measured, parameters
 
@@ -155,7 +155,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Alpha of the theorem, times the factor of each run's landscape in strata to a power, times some scatter."""
     repeats = spec["repeats"]

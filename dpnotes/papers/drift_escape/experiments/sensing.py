@@ -84,17 +84,12 @@ EARLIER_RUN = (
 )
 
 
-def doubling(first: float, number: int) -> list[float]:
-    """`first`, twice that, and so on."""
-    return [first * 2**power for power in range(number)]
-
-
 def tuned(problem: dict[str, Any], *firsts: tuple[float, float]) -> dict[str, Any]:
     """The problem with a grid of three scales and five step sizes for each of `METHODS`, from their first ones."""
-    methods = {
-        name: {**problem[name], "scales": doubling(scale, 3), "step_sizes": doubling(step, 5)}
-        for name, (scale, step) in zip(METHODS, firsts, strict=True)
-    }
+    methods = {}
+    for name, (scale, step) in zip(METHODS, firsts, strict=True):
+        scales, steps = ([first * 2**power for power in range(number)] for first, number in ((scale, 3), (step, 5)))
+        methods[name] = {**problem[name], "scales": scales, "step_sizes": steps}
     methods["DP-SGD"]["noise_multipliers"] = [MULTIPLIERS[scale] for scale in methods["DP-SGD"]["scales"]]
     return {**problem, **methods}
 
@@ -166,11 +161,8 @@ def choices(frame: pd.DataFrame) -> Rows:
         table = np.log(part["left"]).groupby([part["scale"], part["step_size"]]).mean().unstack()
         scale, step = divmod(int(np.argmin(table.to_numpy())), table.shape[1])
         best, inner = table.iloc[scale, step], table.iloc[1:-1, 1:-1].to_numpy()
-        edges = [
-            name
-            for name, place, size in (("batches", scale, len(table)), ("steps", step, table.shape[1]))
-            if place in (0, size - 1)
-        ]
+        places = {"batches": (scale, len(table)), "steps": (step, table.shape[1])}
+        edges = [name for name, (place, size) in places.items() if place in (0, size - 1)]
         yield {
             "problem": problem, "method": method, "scale": table.index[scale], "step_size": table.columns[step],
             "edge": " and ".join(edges), "worse": float(np.exp(inner.min() - best)) if inner.size else math.inf,
@@ -392,13 +384,9 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
             names = ", ".join(f"{m} ({rows.loc[m, 'edge']})" for m in METHODS if not final[m])
             words[-1] += f", at an edge of its grid: {names}"
         words[-1] += f" (clipping moves the mean by {rows['bias_at_start'].max():.0%} at the start)"
-    words += [
-        f"{below} in {', '.join(name for name, sign in ahead.items() if sign == which) or 'no problem'}"
-        for which, below in (
-            (1, "one of the SPIDERs is below both simple methods"),
-            (-1, "one of these below both SPIDERs"),
-        )
-    ]
+    said = {1: "one of the SPIDERs is below both simple methods", -1: "one of these below both SPIDERs"}
+    for which, below in said.items():
+        words.append(f"{below} in {', '.join(name for name, sign in ahead.items() if sign == which) or 'no problem'}")
     signs = {*ahead.values()}
     facts = f"{'; '.join(words)}; by the rule before, against DP-SGD alone: {before(frame)}"
     return Decision.by(facts, failed=signs == {-1}, passed=signs == {1})

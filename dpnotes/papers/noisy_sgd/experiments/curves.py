@@ -7,7 +7,7 @@ Beside it stands what the accountant finds for the noise that was added, as if C
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -359,11 +359,12 @@ def simulation(
 def experiment(
     name: str,
     title: str,
-    run_cell: Callable[..., Any],
+    task: Callable[[Spec, Cell], Task],
     parameters: dict[str, dict[str, Any]],
     question: str = "Does accuracy grow with epsilon, and is it close to that without privacy at 4 and 8?",
     **more: Any,
 ) -> Experiment:
-    """The experiment of one network, from its parameters by profile."""
+    """The experiment of one network, from what it trains and its parameters by profile."""
     specs = [Spec("noisy_sgd", name, profile, given) for profile, given in parameters.items()]
-    return study(specs, (cells, run_cell, decide), title, question, rule=RULE, tolerances=TOLERANCES, **more)
+    functions = (cells, partial(run, task=task), decide)
+    return study(specs, functions, title, question, rule=RULE, tolerances=TOLERANCES, **more)

@@ -55,7 +55,7 @@ def _experiment(
     name: str, title: str, gaps: tuple[str, ...], figure: PaperFigure, parameters: dict[str, Any], **more: Any
 ) -> Experiment:
     return curves.experiment(
-        name, title, cifar10.run_cell, parameters, unaccounted=(*gaps, *_PIXELS, *curves.GAPS),
+        name, title, cifar10.task, parameters, unaccounted=(*gaps, *_PIXELS, *curves.GAPS),
         data=tuple(map(str, CIFAR10_JPEG_FILES)), figure=figure, **more,
     )  # fmt: skip
 

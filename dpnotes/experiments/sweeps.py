@@ -16,6 +16,7 @@ from dpnotes.util import validate
 if TYPE_CHECKING:
     import pandas as pd
 Given = Mapping[str, Any]
+SYNTHETIC: Given = {"relation": "replace-one", "data": "synthetic"}  # of a spent event, where data are made up
 Rows = Iterator[Any]  # what a generator of rows or columns gives
 
 

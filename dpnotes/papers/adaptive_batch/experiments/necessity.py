@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, study, tabulated
+from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, columns_of, grid, profiles, study, tabulated
 from dpnotes.papers.adaptive_batch.algorithms import AdaptiveBatchParameters, stochastic_spider
 from dpnotes.papers.adaptive_batch.experiments.ramps import Ramps, RampSamples
 from dpnotes.random.streams import Streams
@@ -106,10 +106,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
 
     columns = context.in_chunks(run, len(asked), 8 * 60 * (spec["dim"] + 1))
     if cell["tree"]:
-        context.record_spent(
-            mechanism="tree", relation="replace-one", data="synthetic", noise_multiplier=given[True].noise_multiplier,
-            nominal=True,
-        )  # fmt: skip
+        multiplier = given[True].noise_multiplier
+        context.record_spent(mechanism="tree", noise_multiplier=multiplier, nominal=True, **SYNTHETIC)
     return {**cell, **columns_of("perturbed repeat", asked), **columns}
 
 

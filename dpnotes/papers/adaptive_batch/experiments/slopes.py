@@ -9,7 +9,7 @@ import torch
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.fits import Slope, fitted
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, spaced, study, tabulated
+from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, columns_of, profiles, spaced, study, tabulated
 from dpnotes.papers.adaptive_batch.experiments.ramps import RampParameters, Ramps, first_stationary
 from dpnotes.random.streams import Streams
 
@@ -170,10 +170,9 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
 
     columns = context.in_chunks(run, len(asked), 8 * 60 * (cell["dim"] + 1))
     if cell["arm"] != "sampling":
-        context.record_spent(
-            mechanism="tree" if cell["arm"] in ("private", "tree_alone") else "gaussian",
-            relation="replace-one", data="synthetic", noise_multiplier=1 / max(cell["epsilons"]), nominal=True,
-        )  # fmt: skip
+        mechanism = "tree" if cell["arm"] in ("private", "tree_alone") else "gaussian"
+        multiplier = 1 / max(cell["epsilons"])
+        context.record_spent(mechanism=mechanism, noise_multiplier=multiplier, nominal=True, **SYNTHETIC)
     return {"law": cell["law"], "dim": cell["dim"], **columns_of("accuracy epsilon repeat", asked), **columns}
 
 

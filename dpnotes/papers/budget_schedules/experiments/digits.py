@@ -25,6 +25,8 @@ SETTING = {
     "step_size": 0.1, "epsilon": 4.0, "delta": 1e-8, "conversion": "classic",
 }  # fmt: skip
 DATA = tuple(map(str, MNIST_FILES))
+# Of the event that is spent on them, beside its rho and the number of runs.
+SPENT = {"mechanism": "gaussian", "relation": "zero-out-one", "data": "mnist", "shared_noise": True}
 UNACCOUNTED = (
     preprocessing.UNACCOUNTED,
     "The runs of a repeat share their noise, for precise comparison: their guarantees hold for one of them alone.",

@@ -16,13 +16,12 @@ from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.papers.budget_schedules.algorithms import bytes_per_run
-from dpnotes.papers.budget_schedules.experiments import figures
+from dpnotes.papers.budget_schedules.experiments import digits, figures
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.problems import preprocessing
 from dpnotes.problems.datasets.dataset import Dataset, subset
-from dpnotes.problems.datasets.mnist import FILES as MNIST_FILES
 from dpnotes.problems.datasets.mnist import load_mnist
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
@@ -114,10 +113,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     path = num_steps * problem.dim * inputs.element_size()
     columns = context.in_chunks(train, spec["repeats"], bytes_per_run(problem) + path)
     losses = columns["losses"]
-    context.record_spent(
-        mechanism="gaussian", rho=schedule.rho, relation="zero-out-one", data="mnist", runs=losses.size,
-        shared_noise=True,
-    )  # fmt: skip
+    context.record_spent(rho=schedule.rho, runs=losses.size, **digits.SPENT)
     change = (losses[:, 1::2] + losses[:, 2::2]) / 2 - losses[:, :1]
     repeats, steps = np.meshgrid(np.arange(spec["repeats"]), probed, indexing="ij")
     return {
@@ -229,5 +225,5 @@ EXPERIMENT = study(
         preprocessing.UNACCOUNTED, "All runs of a repeat share their noise, so publishing two of them cancels it.",
         "The influence is a difference of exact training losses: the figure is covered by no guarantee.",
     ),
-    data=tuple(map(str, MNIST_FILES)), figure=figures.LEFT,
+    data=digits.DATA, figure=figures.LEFT,
 )  # fmt: skip

@@ -81,9 +81,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     names = [f"{cell['stage']}/{cell['num_examples']}/{repeat}" for repeat in cell["repeats"]]
     columns = digits.trained(spec, sets, names, rows, context)
     if not tuning:
-        context.record_spent(
-            mechanism="gaussian", rho=rho, relation="zero-out-one", data="mnist", runs=len(rows), shared_noise=True
-        )
+        context.record_spent(rho=rho, runs=len(rows), **digits.SPENT)
     given = [
         (cell["repeats"][place], kind, rate, plan.num_steps, not tuning and at[kind]["num_steps"] == plan.num_steps)
         for place, kind, rate, plan in rows

@@ -61,9 +61,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
         columns = digits.trained(spec, sets, names, rows, context, momentum)
         given = [(momentum, cell["repeats"][place], kind, gamma) for place, kind, gamma, _ in rows]
         if not tuning:
-            context.record_spent(
-                mechanism="gaussian", rho=rho, relation="zero-out-one", data="mnist", runs=len(rows), shared_noise=True
-            )
+            context.record_spent(rho=rho, runs=len(rows), **digits.SPENT)
         yield {"stage": cell["stage"], **columns_of("momentum repeat schedule gamma", given), **columns}
 
 

@@ -111,11 +111,9 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     if not tuning:
         for rate in rates:
             claim = account(released(of_rate[rate], spec["sampling_rate"]), spec["delta"], "RDP")
-            context.record_spent(
-                mechanism="gaussian", rho=sum(0.5 / level**2 for level in of_rate[rate]), relation="zero-out-one",
-                sampling=f"poisson {spec['sampling_rate']:g}, which the rho does not count", epsilon=claim.epsilon,
-                delta=spec["delta"], data="mnist", runs=len(names), shared_noise=True,
-            )  # fmt: skip
+            sampling = f"poisson {spec['sampling_rate']:g}, which the rho does not count"
+            spent = {"rho": sum(0.5 / level**2 for level in of_rate[rate]), "sampling": sampling, **digits.SPENT}
+            context.record_spent(epsilon=claim.epsilon, delta=spec["delta"], runs=len(names), **spent)
     kinds = {rate: "uniform" if rate == 1 else "exponential" for rate in rates}
     given = [(cell["repeats"][place], kinds[rate], rate, of_rate[rate][-1]) for place, rate in rows]
     return {"stage": cell["stage"], **columns_of("repeat schedule rate last_multiplier", given), **columns}

@@ -17,9 +17,7 @@ from dpnotes.measure.stationarity import sosp_level
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import drive
-from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.papers.drift_escape.experiments.ladder import DEPTH, Ladder, LadderParameters, quiet_first
-from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 
 RULE = (
@@ -190,20 +188,16 @@ def _attempts(spec: Spec, cell: Cell, context: Context) -> Rows:
     """
     found, length = parameters(spec, cell, cell["dim"])
     for tilt in spec["tilts"]:
-        curvature, place = hill(found.alpha, tilt)
-        ladder, begin = single_hill(cell["dim"], curvature, place)
+        ladder, begin = single_hill(cell["dim"], *hill(found.alpha, tilt))
         both = begin.repeat(2, 1)
         both[1, 0] *= -1
 
         def run(chosen: range, tilt: float = tilt, ladder: Ladder = ladder, both: Tensor = both) -> dict[str, Tensor]:
             names = [f"attempt/{cell['step']}/{cell['psi']:g}/{cell['dim']}/{tilt:g}/{r}" for r in chosen]
             streams = Streams.of(spec["seed"], names * 2, context.device)  # the same noise on either side
-            ladder, start = ladder.to(context.device), both.to(context.device).repeat_interleave(len(names), 0)
-            data = VirtualData(ladder, quiet_first(cell["dim"]))
-            std = start.new_full((len(start),), found.privacy_std)
-            bound = ladder.constants["lipschitz"].value + 6.0
-            oracle = FreshGradient(data, math.ceil(2 / cell["psi"] ** 2), std, bound, length)
-            farthest = torch.zeros_like(std)
+            start = both.to(context.device).repeat_interleave(len(names), 0)
+            oracle = found.oracle(ladder, len(start), length, context.device, quiet_first(cell["dim"]))
+            farthest = torch.zeros_like(start[:, 0])
 
             def observe(going: Tensor, state: Any, estimate: Estimate) -> None:
                 moved = torch.linalg.vector_norm(state.x - start[going], dim=1)

@@ -12,7 +12,7 @@ from torch import Tensor
 from dpnotes.core import Estimate, Status
 from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.fits import Slope, fitted, half_way, resampled
-from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, proportion, study, tabulated
+from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, grid, profiles, proportion, study, tabulated
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.samples import VirtualSamples
@@ -222,10 +222,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
         }  # fmt: skip
 
     columns = context.in_chunks(run, repeats, 8 * 40 * dim * clients)
-    context.record_spent(
-        mechanism="gaussian", relation="replace-one", data="synthetic", noise_multiplier=choice.noise_multiplier,
-        nominal=True,
-    )  # fmt: skip
+    multiplier = choice.noise_multiplier
+    context.record_spent(mechanism="gaussian", noise_multiplier=multiplier, nominal=True, **SYNTHETIC)
     return {**cell, "minor": minor_noise(choice, dim, cell["regime"]), "repeat": np.arange(repeats), **columns}
 
 

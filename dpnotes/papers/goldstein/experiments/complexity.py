@@ -8,7 +8,7 @@ import pandas as pd
 
 from dpnotes.experiments import FLOAT64, Cell, Context, Decision, Spec
 from dpnotes.experiments.fits import Slope, fitted
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, study, tabulated
+from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, columns_of, profiles, study, tabulated
 from dpnotes.measure.goldstein import mean_gradient
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, multi_pass, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
@@ -128,10 +128,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     columns = context.in_chunks(run, len(asked), 8 * 12 * examples * dim)
     for given, epsilon, repeat in asked:
         if repeat == 0:
-            context.record_spent(
-                mechanism="gaussian" if many else "tree", rho=given.budget, relation="replace-one", data="synthetic",
-                epsilon=epsilon, delta=valleys.DELTA,
-            )  # fmt: skip
+            spent = {"mechanism": "gaussian" if many else "tree", "rho": given.budget}
+            context.record_spent(**spent, epsilon=epsilon, delta=valleys.DELTA, **SYNTHETIC)
     names = "num_examples num_steps period window"
     return {
         **{name: cell[name] for name in ("passes", "method", "dim", "share")},

@@ -9,7 +9,7 @@ import pandas as pd
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.fits import Slope
-from dpnotes.experiments.sweeps import Each, Rows, profiles, study, tabulated
+from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, profiles, study, tabulated
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
 
@@ -103,10 +103,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
         return valleys.outcomes(spec, problem, gradient, [given] * len(chosen), names)
 
     columns = context.in_chunks(run, spec["repeats"], 8 * 8 * given.first_batch * given.directions * dim)
-    context.record_spent(
-        mechanism="tree", rho=given.budget, relation="replace-one", data="synthetic", delta=valleys.DELTA,
-        epsilon=(spec if part == "orders" else spec["increments"])["epsilon"],
-    )  # fmt: skip
+    epsilon = (spec if part == "orders" else spec["increments"])["epsilon"]
+    context.record_spent(mechanism="tree", rho=given.budget, epsilon=epsilon, delta=valleys.DELTA, **SYNTHETIC)
     about = {name: getattr(given, name) for name in ("num_examples", "num_steps", "batch")}
     return {**cell, **about, "repeat": np.arange(spec["repeats"]), **columns}
 

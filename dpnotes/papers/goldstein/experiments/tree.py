@@ -10,7 +10,7 @@ import torch
 
 from dpnotes.core import Ledger, Mechanism, Request, Sensitive
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
+from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, grid, profiles, study, tabulated
 from dpnotes.guarantees import FRESH, Relation
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.privacy.accounting import rho_to_epsilon
@@ -131,9 +131,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     # A vector a level of the tree, and those of a release.
     columns = context.in_chunks(run, spec["repeats"], 8 * dim * (period.bit_length() + 6))
     rho = float(columns["rho"].max())
-    context.record_spent(
-        mechanism="gaussian" if arm == "independent" else "tree", relation="replace-one", data="synthetic", rho=rho,
-    )  # fmt: skip
+    context.record_spent(mechanism="gaussian" if arm == "independent" else "tree", rho=rho, **SYNTHETIC)
     exact, epsilon = exact_square(arm, period, noise_std), rho_to_epsilon(rho, spec["delta"])
     return {**cell, "repeat": np.arange(spec["repeats"]), "exact": exact, "epsilon": epsilon, **columns}
 

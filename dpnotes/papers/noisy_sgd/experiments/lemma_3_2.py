@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpnotes.core import Sampling
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
+from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, grid, profiles, study, tabulated
 from dpnotes.papers.noisy_sgd.algorithms import noisy_sgd, theorem_3_1_noise
 from dpnotes.papers.noisy_sgd.calculators import GRADIENT_BOUND
 from dpnotes.papers.noisy_sgd.readings import Premises, readings
@@ -98,10 +98,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
 
     # A batch of examples is copied for each run, and the norms of all examples are kept.
     columns = context.in_chunks(run, spec["repeats"], 8 * (3 * spec["batch_size"] * dim + 4 * n))
-    context.record_spent(
-        mechanism="gaussian", epsilon=spec["epsilon"], delta=spec["delta"], relation="replace-one", data="synthetic",
-        nominal=True,
-    )  # fmt: skip
+    budget = {"epsilon": spec["epsilon"], "delta": spec["delta"]}
+    context.record_spent(mechanism="gaussian", **budget, nominal=True, **SYNTHETIC)
     about = {"bound": bound, "noise_std": choice.std, "law": largest_norm(choice.std, dim, T)}
     return {**cell, "repeat": np.arange(spec["repeats"]), **about, **columns}
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.fits import Slope, fitted
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, spaced, study, tabulated
+from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, columns_of, profiles, spaced, study, tabulated
 from dpnotes.measure.stationarity import reached_alpha
 from dpnotes.papers.noisy_sgd.experiments.wells import Wells, measured, parameters
 
@@ -89,10 +89,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
         return {"reached": float(reached_alpha(path, path.new_zeros(path.shape), wells.hessian_lipschitz))}
 
     columns = measured(spec, context, wells, runs, measure)
-    context.record_spent(
-        mechanism="gaussian", epsilon=max(p["epsilon"] for p in here), delta=spec["delta"], relation="replace-one",
-        data="synthetic", nominal=True,
-    )  # fmt: skip
+    epsilon = max(point["epsilon"] for point in here)
+    context.record_spent(mechanism="gaussian", epsilon=epsilon, delta=spec["delta"], nominal=True, **SYNTHETIC)
     names = "alpha num_steps noise_std batch_size"
     return {
         **columns_of("knob value noise repeat", [(p["knob"], p["value"], noisy, r) for p, noisy, _, r in rows]),
@@ -115,8 +113,8 @@ def summary(frame: pd.DataFrame, num_bootstrap: int = 4000) -> Rows:
         slope = fitted(part, "value", "reached", confidence=0.9875, num_bootstrap=num_bootstrap, seed=generator)
         alphas = part.groupby("value")["alpha"].first()
         yield {
-            "knob": knob, "slope": slope.slope, "low": slope.low, "high": slope.high, "exponent": EXPONENTS[str(knob)],
-            "with_logarithms": Slope.of(alphas.index, [np.log(alphas)] * 2).slope, "decades": slope.decades,
+            "knob": knob, **vars(slope), "exponent": EXPONENTS[str(knob)],
+            "with_logarithms": Slope.of(alphas.index, [np.log(alphas)] * 2).slope,
         }  # fmt: skip
 
 

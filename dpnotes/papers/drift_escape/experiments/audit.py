@@ -42,19 +42,18 @@ def exhibit(spec: Spec, name: str, size: int) -> Exhibit:
     claim = Guarantee(epsilon, delta, Relation.REPLACE_ONE, "exact Gaussian, parallel composition")
     options = {"noise_multiplier": multiplier, "batch_size": spec["batch_size"]}
     if name == "samples reused":
-        without = torch.zeros(spec["batch_size"] * spec["num_batches"], dtype=torch.float64)
-        changed, draws, release = 0, size * spec["num_batches"], one_pass
+        batches, changed, draws, release = spec["num_batches"], 0, size * spec["num_batches"], one_pass
         line, instead = "if int(places[-1]) >= total:", "if call >= noise.shape[1]:"
         mistake = "The batches of the theorem add up to more than n examples, so that some are used again."
         seen = "Theorem 2 with the number of steps of (72)"
     else:
-        without = torch.zeros(spec["batch_size"] * (size + 1), dtype=torch.float64)
-        changed, draws, release = len(without) - 1, size + 1, differences
+        batches, changed, draws, release = size + 1, -1, size + 1, differences
         options |= {"step": spec["step"], "num_steps": size}
         line, instead = "move = abs(points[call + 1] - points[call])", "move = step"
         mistake = "An attempt ends, the index t goes back, and the noise is scaled to a step; the point moves farther."
         seen = "Algorithm 1, lines 9 and 13, with Algorithm 2"
     # A neighbour replaces one curvature of -1 by one of 1.
+    without = torch.zeros(spec["batch_size"] * batches, dtype=torch.float64)
     without[changed] = -1
     included = without.clone()
     included[changed] = 1

@@ -137,8 +137,7 @@ def noisy_sgd(spec: Spec, problems: list[TwoLayerNetwork], x: Tensor, streams: S
     """DP-SGD on all that each client holds; by a trusted server: of one holder of everything."""
     return distributed_noisy_sgd(
         lambda members: problems[members.start], x, streams, blocks=Blocks(len(problems), 1), epsilon=spec["epsilon"],
-        delta=spec["delta"], norm_bound=spec["clip"], step_size=spec["DP-SGD"]["step_size"],
-        num_steps=spec["rounds"],
+        delta=spec["delta"], norm_bound=spec["clip"], step_size=spec["DP-SGD"]["step_size"], num_steps=spec["rounds"],
     )  # fmt: skip
 
 
@@ -233,13 +232,10 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         f"{math.exp(row.ratio):.3f} in [{math.exp(row.low):.3f}, {math.exp(row.high):.3f}] at {row.concentration:g}"
         for row in table.itertuples()
     )
-    beside = "; no verdict on drift escape against DP-SGD by the same clients: gradient norm times " + ", ".join(
-        f"{math.exp(row.gradient):.2f}" for row in against_noisy_sgd(frame).itertuples()
-    )
-    inside = bool(((table["low"] >= -margin) & (table["high"] <= margin)).all())
-    return Decision.by(
-        facts + beside, failed=((table["low"] > margin) | (table["high"] < -margin)).any(), passed=inside
-    )
+    times = ", ".join(f"{math.exp(row.gradient):.2f}" for row in against_noisy_sgd(frame).itertuples())
+    facts += f"; no verdict on drift escape against DP-SGD by the same clients: gradient norm times {times}"
+    outside = ((table["low"] > margin) | (table["high"] < -margin)).any()
+    return Decision.by(facts, failed=outside, passed=table["low"].min() >= -margin and table["high"].max() <= margin)
 
 
 # ---------------------------------------------------------------- simulated results

@@ -136,21 +136,18 @@ def failures(frame: pd.DataFrame) -> Rows:
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     """The rule in the spec."""
-    table = failures(frame).set_index(["oracle", "Q"]).sort_index()
-
-    def at(name: str, count: int) -> Any:
-        return table.loc[(name, count)]
+    rows = {(row.oracle, row.Q): row for row in failures(frame).itertuples()}
 
     def overlap(row: Any) -> bool:
-        return row["low"] <= row["independent_high"] and row["independent_low"] <= row["high"]
+        return row.low <= row.independent_high and row.independent_low <= row.high
 
-    shared, one = at("restored", 8), at("restored", 1)
-    independent = all(overlap(at(name, count)) for name in ("fresh noise", "forced") for count in (2, 4))
-    dependent = shared["low"] > 10 * shared["independent_high"] and shared["low"] > one["fails"] / 10
-    worse = any(at(name, 4)["low"] > at(name, 4)["independent_high"] for name in ("fresh noise", "forced"))
+    shared, one = rows["restored", 8], rows["restored", 1]
+    independent = all(overlap(rows[name, count]) for name in ("fresh noise", "forced") for count in (2, 4))
+    dependent = shared.low > 10 * shared.independent_high and shared.low > one.fails / 10
+    worse = any(rows[name, 4].low > rows[name, 4].independent_high for name in ("fresh noise", "forced"))
     facts = "; ".join(
-        f"{name}: one attempt fails in {at(name, 1)['fails']:.1%}, eight in {at(name, 8)['fails']:.2%} "
-        f"(independent: {at(name, 8)['independent']:.2g}), {at(name, 1)['used']:.3g} examples"
+        f"{name}: one attempt fails in {rows[name, 1].fails:.1%}, eight in {rows[name, 8].fails:.2%} "
+        f"(independent: {rows[name, 8].independent:.2g}), {rows[name, 1].used:.3g} examples"
         for name in ORACLES
     )
     return Decision.by(facts, failed=worse or overlap(shared), passed=independent and dependent)

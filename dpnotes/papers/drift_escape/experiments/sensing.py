@@ -320,11 +320,10 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
     method, oracle, most = make(spec, setting, name, cell["scale"], step_sizes, problem)
     state = drive(method, oracle, method.init(x.repeat(len(steps), 1), oracle), streams, most)
     if setting["kind"] == "digits":
-        rho = {} if name == "DP-SGD" else {"rho": float(oracle.declared()[0])}
-        context.record_spent(
-            mechanism=name, epsilon=spec["epsilon"], delta=spec["delta"], relation="replace-one", data="mnist",
-            runs=len(steps), **rho,
-        )  # fmt: skip
+        spent = {"mechanism": name, "relation": "replace-one", "data": "mnist", "runs": len(steps)}
+        if name != "DP-SGD":
+            spent["rho"] = float(oracle.declared()[0])
+        context.record_spent(epsilon=spec["epsilon"], delta=spec["delta"], **spent)
     clipped, bias = clipping(problem, x, setting["clip"])
     meter, nothing = state.oracle.meter, torch.zeros_like(state.steps)
     counts = {"steps": state.steps, **{name: getattr(meter, name, nothing) for name in ("used", "refreshes")}}

@@ -130,14 +130,10 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
         if repeat == 0:
             spent = {"mechanism": "gaussian" if many else "tree", "rho": given.budget}
             context.record_spent(**spent, epsilon=epsilon, delta=valleys.DELTA, **SYNTHETIC)
-    names = "num_examples num_steps period window"
-    return {
-        **{name: cell[name] for name in ("passes", "method", "dim", "share")},
-        **columns_of(names, [[getattr(p, name) for name in names.split()] for p, _, _ in asked]),
-        "diameters": np.array([p.num_steps * p.largest_move / valleys.DIAMETER for p, _, _ in asked]),
-        **columns_of("epsilon repeat", [row[1:] for row in asked]),
-        **columns,
-    }
+    rows = [(p.num_examples, p.num_steps, p.period, p.window, epsilon, repeat) for p, epsilon, repeat in asked]
+    found = columns_of("num_examples num_steps period window epsilon repeat", rows)
+    diameters = np.array([p.num_steps * p.largest_move / valleys.DIAMETER for p, _, _ in asked])
+    return {**cell, **found, "diameters": diameters, **columns}
 
 
 def reached(frame: pd.DataFrame) -> pd.DataFrame:

@@ -91,10 +91,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     norms = [
         valleys.mean_norms(mean_gradient(network), point[None, None], streams, 2 * spec["radius"]) for point in averages
     ]
-    context.record_spent(
-        mechanism="gaussian", rho=given.budget, relation="replace-one", data="mnist", epsilon=spec["epsilon"],
-        delta=valleys.DELTA, shared_noise=True,
-    )  # fmt: skip
+    spent = {"mechanism": "gaussian", "relation": "replace-one", "data": "mnist", "shared_noise": True}
+    context.record_spent(rho=given.budget, epsilon=spec["epsilon"], delta=valleys.DELTA, **spent)
     return {
         **cell, "window": np.arange(len(averages)),  # 0: the start
         **{name: column.double().numpy() for name, column in zip(names, (*train, *test), strict=True)},

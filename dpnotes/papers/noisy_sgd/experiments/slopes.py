@@ -91,13 +91,12 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     columns = measured(spec, context, wells, runs, measure)
     epsilon = max(point["epsilon"] for point in here)
     context.record_spent(mechanism="gaussian", epsilon=epsilon, delta=spec["delta"], nominal=True, **SYNTHETIC)
-    names = "alpha num_steps noise_std batch_size"
-    return {
-        **columns_of("knob value noise repeat", [(p["knob"], p["value"], noisy, r) for p, noisy, _, r in rows]),
-        **columns_of(names, [[getattr(found, name) for name in names.split()] for _, _, found, _ in rows]),
-        "saddle_level": wells.saddle_level * columns["factor"] ** 2,
-        **columns,
-    }
+    given = [
+        (point["knob"], point["value"], noisy, repeat, found.alpha, found.num_steps, found.noise_std, found.batch_size)
+        for point, noisy, found, repeat in rows
+    ]
+    names = "knob value noise repeat alpha num_steps noise_std batch_size"
+    return {**columns_of(names, given), "saddle_level": wells.saddle_level * columns["factor"] ** 2, **columns}
 
 
 @tabulated

@@ -137,12 +137,11 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         f"half of it, at least {leaves:.0%} at twice of it; batches of one coin are {off:.1f} standard errors from "
         f"ln(4 lambda / M) / 2"
     )
-    away = (table["ratio"] < 0.8) | (table["ratio"] > 1.25)
+    away = ~table["ratio"].between(0.8, 1.25)
     sure = found["boundary"].between(0.8, 1.25).all() and (z[away].abs() > 4).all()
     good = sure and stays <= 0.1 and leaves >= 0.9 and off <= 4
-    return Decision.by(
-        facts, failed=(z[below] > 4).any() or (z[above] < -4).any() or stays > 0.5 or leaves < 0.5, passed=good
-    )
+    bad = (z[below] > 4).any() or (z[above] < -4).any() or stays > 0.5 or leaves < 0.5
+    return Decision.by(facts, failed=bad, passed=good)
 
 
 # ---------------------------------------------------------------- simulated results

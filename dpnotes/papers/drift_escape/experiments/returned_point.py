@@ -50,13 +50,10 @@ PARAMETERS: dict[str, Any] = {
     ),
     "psi_of_hills": Each(
         {"1/M": [1e-4, 1e-2]},
-        {
-            "1/M": [10 ** (k / 2) for k in range(-12, -3)], "theorem": [10 ** (k / 2) for k in range(-7, -3)],
-        },
+        {"1/M": [10 ** (k / 2) for k in range(-12, -3)], "theorem": [10 ** (k / 2) for k in range(-7, -3)]},
     ),
-    "hills": Each(
-        [2 ** (k / 4) for k in range(-2, 6)], [2 ** (k / 4) for k in range(-2, 7)]
-    ),  # curvatures over sqrt(rho psi)
+    # Curvatures over sqrt(rho psi).
+    "hills": Each([2 ** (k / 4) for k in range(-2, 6)], [2 ** (k / 4) for k in range(-2, 7)]),
     "repeats_of_hills": Each(48, 100), "dim_of_hills": 10, "repeats": Each(24, 100),
     # At 1e-4 an attempt with the theorem's step is 11,000 steps long.
     "psi_of_attempts": Each({"1/M": [0.01], "theorem": [0.01]}, {"1/M": [1e-4, 1e-3, 1e-2], "theorem": [1e-3, 1e-2]}),

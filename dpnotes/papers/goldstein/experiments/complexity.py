@@ -55,17 +55,12 @@ PARAMETERS = {
         },
     ),
 }  # fmt: skip
-QUICK, PAPER = profiles(
-    "goldstein.complexity",
-    PARAMETERS,
-    quick={
-        # By 20,000 draws of normal norms, with means and spreads of two pilots of other seeds.
-        "chances": {
-            "means of the pilots": "reproduced above 0.99, not reproduced 0",
-            "means exchanged": "not reproduced above 0.99, reproduced 0",
-        }
-    },
-)
+# By 20,000 draws of normal norms, with means and spreads of two pilots of other seeds.
+_CHANCES = {
+    "means of the pilots": "reproduced above 0.99, not reproduced 0",
+    "means exchanged": "not reproduced above 0.99, reproduced 0",
+}
+QUICK, PAPER = profiles("goldstein.complexity", PARAMETERS, quick={"chances": _CHANCES})
 KEYS = ["passes", "dim", "num_examples", "epsilon"]
 METHODS = ("variance_reduced", "plain")
 _LARGE, _DIAMETERS = 0.1, 3

@@ -209,11 +209,8 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         + "; ".join(f"{problem}, d = {dim}, {name} {exponent}" for (problem, dim, name), exponent in smoothed.items())
     )
     good = all(abs(one.value + 0.5) <= 0.1 and one.standard_error <= 0.04 for one in smoothed.values())
-    return Decision.by(
-        facts,
-        failed=off.min() < 0.5 or any(exponent.off(-0.25) > 4 for exponent in smoothed.values()),
-        passed=good and off.min() >= 0.95,
-    )
+    bad = any(exponent.off(-0.25) > 4 for exponent in smoothed.values())
+    return Decision.by(facts, failed=off.min() < 0.5 or bad, passed=good and off.min() >= 0.95)
 
 
 # ---------------------------------------------------------------- simulated results

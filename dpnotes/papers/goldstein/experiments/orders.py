@@ -30,9 +30,7 @@ PARAMETERS = {
     "probes": 4,
     # By resampling a pilot of another seed 120 times; for the rival with its excess moved to where d^2 has it.
     "chances": Each(
-        {
-            "slope 1": "not reproduced 0.99, reproduced 0", "slope 2": "reproduced 1, not reproduced 0",
-        },
+        {"slope 1": "not reproduced 0.99, reproduced 0", "slope 2": "reproduced 1, not reproduced 0"},
         {"all": "not known, as no pilot has its sizes: underpowered"},
     ),
     "dims": Each([6, 12, 24], [10, 30, 100]), "ratios": [0.25, 0.5, 1.0, 2.0, 4.0], "num_steps": Each(100, 200),

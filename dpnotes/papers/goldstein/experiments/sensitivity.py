@@ -36,8 +36,7 @@ RULE = (
     "move below 1/2, by 4 standard errors, or an error is above the bound by as much. Undecided otherwise."
 )
 PARAMETERS = {
-    "decision_rule": RULE,
-    "seed": "goldstein.sensitivity: lengths",
+    "decision_rule": RULE, "seed": "goldstein.sensitivity: lengths", "repeats": 100,
     # By resampling estimates of other seeds, multiplied to follow a law: 300 times this one, 100 times each rival.
     "chances": {
         "sharp norm, increments in proportion to the move": "reproduced 1",
@@ -45,7 +44,6 @@ PARAMETERS = {
         "errors at a fixed m/d as d^(1/4)": "undecided 0.86, not reproduced 0.14",
         "increments with common directions whatever the move": "not reproduced 1",
     },
-    "repeats": 100,
     "estimates": Each(
         {"dims": [16, 64, 256], "ratios": [0.25, 1.0, 4.0]},
         {"dims": [16, 64, 256, 1024], "ratios": [0.25, 0.5, 1.0, 2.0, 4.0]},
@@ -54,7 +52,7 @@ PARAMETERS = {
         {"dim": 16, "ratios": [32.0, 64.0, 128.0, 256.0], "moves": [1e-5, 1e-4, 1e-3]},
         {"dim": 32, "ratios": [32.0, 64.0, 128.0, 256.0], "moves": [1e-5, 1e-4, 1e-3]},
     ),
-}
+}  # fmt: skip
 QUICK, PAPER = profiles("goldstein.sensitivity", PARAMETERS)
 LOSSES = ("linear", "phase", "norm")
 CURVED = LOSSES[1:]  # increments of a linear loss with common directions are 0

@@ -192,18 +192,13 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         f"{compared['epsilon'].max():.6f} at most"
     )
     overspent = float(compared["epsilon"].max()) > epsilon * (1 + 1e-6)
-    lawful = all(
-        abs(fit.value - law) <= 0.02 and fit.standard_error <= 0.004
-        for fit, law in ((found["independent"], 0.5), (found["tree"], 1.0))
-    )
+    fits = ((found["independent"], 0.5), (found["tree"], 1.0))
+    lawful = all(abs(fit.value - law) <= 0.02 and fit.standard_error <= 0.004 for fit, law in fits)
     pays = all(ratio.off(1.0) < -4 for period, ratio in against.items() if period >= FIRST)
     pays &= all(ratio.off(1.0) > 4 for period, ratio in against.items() if 2 <= period <= 16)
     spent = float(compared["epsilon"].min()) >= epsilon * (1 - 1e-6)
-    return Decision.by(
-        facts,
-        failed=overspent or against[largest].value >= 1 or found["tree at last"].off(1 / 3) > 4,
-        passed=lawful and pays and spent and worst <= 4,
-    )
+    failed = overspent or against[largest].value >= 1 or found["tree at last"].off(1 / 3) > 4
+    return Decision.by(facts, failed=failed, passed=lawful and pays and spent and worst <= 4)
 
 
 # ---------------------------------------------------------------- simulated results

@@ -101,12 +101,11 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     table = summary(frame)
     own = table[table["ratio"] == 1]
     control = table[(table["outlier"] == 0) & (table["ratio"] == max(spec["ratios"]))]["median"].max()
-    words = []
-    for row in own.to_dict("records"):
-        tail = f"outlier in {row['outlier']:g} of batches" if row["outlier"] else "normal noise"
-        words.append(f"{tail}: least fraction {row['least']:.3f} at Delta^2 = sigma^2/B")
-    facts = "; ".join(words)
-    facts += f"; control: {control:.3f} at {max(spec['ratios']):g} times the batch noise"
+    facts = ""
+    for row in own.itertuples():
+        tail = f"outlier in {row.outlier:g} of batches" if row.outlier else "normal noise"
+        facts += f"{tail}: least fraction {row.least:.3f} at Delta^2 = sigma^2/B; "
+    facts += f"control: {control:.3f} at {max(spec['ratios']):g} times the batch noise"
     needed, enough = own["median"].min() < 0.5, own["least"].min() >= 0.5 and control < 0.5
     if needed or enough:
         facts += f"; the stronger condition is {'needed' if needed else 'not needed here'}"

@@ -33,7 +33,7 @@ def profiles(name: str, parameters: Given, quick: Given | None = None, paper: Gi
 
     Args:
       name: `paper.experiment`.
-      parameters: of both; a value that differs is an `Each`.
+      parameters: of both; a value that differs is an `Each`, in dictionaries among them, too.
       quick: parameters of the quick profile alone.
       paper: parameters of the paper profile alone.
 
@@ -43,10 +43,13 @@ def profiles(name: str, parameters: Given, quick: Given | None = None, paper: Gi
     """
     folder, experiment = name.split(".")
 
+    def chosen(value: Any, profile: str) -> Any:
+        if isinstance(value, Each):
+            return getattr(value, profile)
+        return {key: chosen(each, profile) for key, each in value.items()} if isinstance(value, dict) else value
+
     def of(profile: str, alone: Given | None) -> Spec:
-        given = {**parameters, **(alone or {})}.items()
-        chosen = {key: getattr(value, profile) if isinstance(value, Each) else value for key, value in given}
-        return Spec(folder, experiment, profile, chosen)
+        return Spec(folder, experiment, profile, chosen({**parameters, **(alone or {})}, profile))
 
     return of("quick", quick), of("paper", paper)
 

@@ -49,7 +49,7 @@ SWEEPS = {"d": 0.5, "epsilon": -1.0}
 AMPLITUDES = {
     "spider_sqrt": 1.65, "private": 5.0, "sampling": 5.0, "spider": 3.3, "tree_alone": 3.3, "adaptive_alone": 3.3,
 }  # fmt: skip
-_SWEEP, _FINER = {"points": 9, "accuracy": 0.02}, {"points": 9, "accuracy": 0.01}
+_SWEEP = {"points": 9, "accuracy": Each(0.02, 0.01)}
 PARAMETERS = {
     "decision_rule": RULE, "earlier_rule": EARLIER, "seed": "adaptive_batch.slopes: eight laws",
     # Every run has an instance of its own, with an amplitude B between the base and so many times as much.
@@ -57,18 +57,17 @@ PARAMETERS = {
     # alpha = gamma / 12: noise of a tree of 10^6 leaves is up to sqrt(19) alpha on some estimates.
     "ratio": 12.0,
     "epsilon": 1e-5, "max_steps": 20_000_000, "dim": Each(4, 20), "points": Each(9, 17), "repeats": Each(30, 40),
-    "arms": Each(
-        {arm: {"range": [0.002, 0.2], "amplitude": amplitude} for arm, amplitude in AMPLITUDES.items()},
-        {arm: {"range": [0.001, 0.1], "amplitude": amplitude} for arm, amplitude in AMPLITUDES.items()},
-    ),
-    "sweeps": Each(
-        {"d": {**_SWEEP, "range": [4.0, 400.0], "repeats": 60, "amplitude": 13.0, "epsilon": 4e-4},
-            "epsilon": {**_SWEEP, "range": [4e-6, 4e-4], "repeats": 40, "amplitude": 100.0},
+    "arms": {arm: {"range": Each([0.002, 0.2], [0.001, 0.1]), "amplitude": size} for arm, size in AMPLITUDES.items()},
+    "sweeps": {
+        "d": {
+            **_SWEEP, "range": Each([4.0, 400.0], [10.0, 1000.0]), "repeats": Each(60, 80),
+            "amplitude": Each(13.0, 6.5), "epsilon": Each(4e-4, 3.3e-4),
         },
-        {"d": {**_FINER, "range": [10.0, 1000.0], "repeats": 80, "amplitude": 6.5, "epsilon": 3.3e-4},
-            "epsilon": {**_FINER, "range": [4.5e-6, 4.5e-4], "repeats": 60, "amplitude": 50.0},
+        "epsilon": {
+            **_SWEEP, "range": Each([4e-6, 4e-4], [4.5e-6, 4.5e-4]), "repeats": Each(40, 60),
+            "amplitude": Each(100.0, 50.0),
         },
-    ),
+    },
 }  # fmt: skip
 QUICK, PAPER = profiles("adaptive_batch.slopes", PARAMETERS)
 

@@ -60,10 +60,9 @@ PARAMETERS: dict[str, Any] = {
     "repeats": Each(12, 16), "height": Each(130.0, 1000.0),
     "examples": Each({"sampling": 4.6e5, "private": 1.05e8}, {"sampling": 2.8e6, "private": 5.9e8}),
     "window": Each(0.06, 0.02), "least_success": Each(0.7, 0.85),
-    "margin": Each(
-        {"clients": [1, 16], "multiples": [2.0, 2.83, 4.0], "height": 60.0, "repeats": 32},
-        {"clients": [1, 4, 16], "multiples": [2.0, 2.83, 4.0], "height": 60.0, "repeats": 60},
-    ),
+    "margin": {
+        "clients": Each([1, 16], [1, 4, 16]), "multiples": [2.0, 2.83, 4.0], "height": 60.0, "repeats": Each(32, 60),
+    },
 }  # fmt: skip
 QUICK, PAPER = profiles("drift_escape.sharing", PARAMETERS)
 

@@ -34,26 +34,16 @@ PARAMETERS = {
     # Shares are moves over radius / sqrt(d). Above 1/2 the period is 1: a variance-reduced oracle is the plain one.
     "probes": 4,
     "repeats": Each(8, 12), "test_examples": Each(2000, 4000),
-    "one": Each(
-        {
-            "dims": [10, 50], "num_examples": [500, 2000], "epsilons": [4.0],
-            "shares": {"variance_reduced": [0.2], "plain": [0.9, 1.8]},
-        },
-        {
-            "dims": [10, 30, 100], "num_examples": [2000, 8000], "epsilons": [1.0, 4.0],
-            "shares": {"variance_reduced": [0.1, 0.2, 0.45], "plain": [0.9, 1.8, 3.6, 7.2]},
-        },
-    ),
-    "many": Each(
-        {
-            "dims": [10, 50], "num_examples": [300], "epsilons": [1.0], "num_steps": 300,
-            "shares": {"variance_reduced": [0.45], "plain": [0.9]},
-        },
-        {
-            "dims": [10, 30, 100], "num_examples": [300, 1000], "epsilons": [1.0, 4.0], "num_steps": 300,
-            "shares": {"variance_reduced": [0.2, 0.45], "plain": [0.9, 1.8, 3.6]},
-        },
-    ),
+    "one": {
+        "dims": Each([10, 50], [10, 30, 100]), "num_examples": Each([500, 2000], [2000, 8000]),
+        "epsilons": Each([4.0], [1.0, 4.0]),
+        "shares": {"variance_reduced": Each([0.2], [0.1, 0.2, 0.45]), "plain": Each([0.9, 1.8], [0.9, 1.8, 3.6, 7.2])},
+    },
+    "many": {
+        "dims": Each([10, 50], [10, 30, 100]), "num_examples": Each([300], [300, 1000]), "num_steps": 300,
+        "epsilons": Each([1.0], [1.0, 4.0]),
+        "shares": {"variance_reduced": Each([0.45], [0.2, 0.45]), "plain": Each([0.9], [0.9, 1.8, 3.6])},
+    },
 }  # fmt: skip
 # By 20,000 draws of normal norms, with means and spreads of two pilots of other seeds.
 _CHANCES = {

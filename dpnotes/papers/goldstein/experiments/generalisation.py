@@ -43,14 +43,11 @@ PARAMETERS = {
         "smoothed gaps as n^(-1/2)": "reproduced 1", "Goldstein norms of the cells converge": "not reproduced 1",
         "smoothed gaps that do not fall": "not reproduced 1", "smoothed gaps as n^(-1/3)": "undecided 1",
     },
-    "line": Each(
-        {"cells": 2**15, "sizes": [10, 20, 40], "repeats": 200},
-        {"cells": 2**21, "sizes": [8, 16, 32, 64], "repeats": 100},
-    ),
-    "phase retrieval": Each(
-        {"dims": [5, 20], "sizes": [100, 200, 400, 800], "repeats": 100},
-        {"dims": [5, 20, 80], "sizes": [800, 1600, 3200, 6400], "repeats": 100},
-    ),
+    "line": {"cells": Each(2**15, 2**21), "sizes": Each([10, 20, 40], [8, 16, 32, 64]), "repeats": Each(200, 100)},
+    "phase retrieval": {
+        "dims": Each([5, 20], [5, 20, 80]), "sizes": Each([100, 200, 400, 800], [800, 1600, 3200, 6400]),
+        "repeats": 100,
+    },
 }  # fmt: skip
 QUICK, PAPER = profiles("goldstein.generalisation", PARAMETERS)
 NORM, LARGEST = "Goldstein norm", "smoothed gradient, largest"

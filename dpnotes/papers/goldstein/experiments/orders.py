@@ -35,10 +35,7 @@ PARAMETERS = {
     ),
     "dims": Each([6, 12, 24], [10, 30, 100]), "ratios": [0.25, 0.5, 1.0, 2.0, 4.0], "num_steps": Each(100, 200),
     "epsilon": 8.0, "repeats": Each(16, 40), "test_examples": Each(2000, 20_000),
-    "increments": Each(
-        {"dim": 12, "num_examples": 1500, "move": 0.01, "epsilon": 1000.0},
-        {"dim": 30, "num_examples": 6000, "move": 0.005, "epsilon": 1000.0},
-    ),
+    "increments": {"dim": Each(12, 30), "num_examples": Each(1500, 6000), "move": Each(0.01, 0.005), "epsilon": 1e3},
 }  # fmt: skip
 QUICK, PAPER = profiles("goldstein.orders", PARAMETERS)
 _BETWEEN = 1.5  # the two predictions

@@ -48,10 +48,7 @@ PARAMETERS = {
         {"dims": [16, 64, 256], "ratios": [0.25, 1.0, 4.0]},
         {"dims": [16, 64, 256, 1024], "ratios": [0.25, 0.5, 1.0, 2.0, 4.0]},
     ),
-    "increments": Each(
-        {"dim": 16, "ratios": [32.0, 64.0, 128.0, 256.0], "moves": [1e-5, 1e-4, 1e-3]},
-        {"dim": 32, "ratios": [32.0, 64.0, 128.0, 256.0], "moves": [1e-5, 1e-4, 1e-3]},
-    ),
+    "increments": {"dim": Each(16, 32), "ratios": [32.0, 64.0, 128.0, 256.0], "moves": [1e-5, 1e-4, 1e-3]},
 }  # fmt: skip
 QUICK, PAPER = profiles("goldstein.sensitivity", PARAMETERS)
 LOSSES = ("linear", "phase", "norm")

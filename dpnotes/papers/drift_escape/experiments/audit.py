@@ -63,9 +63,8 @@ def exhibit(spec: Spec, name: str, size: int) -> Exhibit:
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a mistake and size."""
-    return grid(mistake=["samples reused"], size=spec["uses"]) + grid(
-        mistake=["jump not tracked"], size=spec["lengths"]
-    )
+    sizes = {"samples reused": spec["uses"], "jump not tracked": spec["lengths"]}
+    return [cell for name, values in sizes.items() for cell in grid(mistake=[name], size=values)]
 
 
 @joined

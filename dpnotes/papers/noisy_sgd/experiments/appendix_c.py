@@ -72,13 +72,10 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     ratios = [spec["failure_probability"] / found.num_steps, *spec["ratios"]]
     rows = [(ratio, repeat) for ratio in ratios for repeat in range(spec["repeats"])]
     means = outlier_means(cell["outlier"]) if cell["outlier"] else Streams.normal
-    runs = [
-        (
-            f"{cell['outlier']:g}/{ratio:g}/{repeat}", repeat,
-            replace(found, batch_size=math.ceil(1 / (ratio * found.noise_std**2))),
-        )
-        for ratio, repeat in rows
-    ]  # fmt: skip
+    runs = []
+    for ratio, repeat in rows:
+        batch_size = math.ceil(1 / (ratio * found.noise_std**2))
+        runs.append((f"{cell['outlier']:g}/{ratio:g}/{repeat}", repeat, replace(found, batch_size=batch_size)))
 
     def measure(path: Tensor) -> dict[str, float]:
         return {"fraction": share_of_sosp(path, found.alpha, wells), "largest": float(path.max())}

@@ -74,16 +74,15 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     wells = Wells(cell["d"], cell["f_max"], spec["sigma"])
     here = [point for point in points(spec) if (point["d"], point["f_max"]) == (cell["d"], cell["f_max"])]
     asked = [(point, True) for point in here] + [(point, False) for point in here if point["knob"] == "n"][:1]
-    rows = []
+    runs, rows, names = [], [], "alpha num_steps noise_std batch_size"
     for point, noisy in asked:
         found = parameters(wells, point["n"], point["epsilon"], spec["delta"])
         if not noisy:
             found = replace(found, noise_std=0.0)
-        rows += [(point, noisy, found, repeat) for repeat in range(spec["repeats"])]
-    runs = [
-        (f"{point['knob']}={point['value']:g}/{'noise' if noisy else 'none'}/{repeat}", repeat, found)
-        for point, noisy, found, repeat in rows
-    ]
+        knob, value, sizes = point["knob"], point["value"], [getattr(found, name) for name in names.split()]
+        for repeat in range(spec["repeats"]):
+            runs.append((f"{knob}={value:g}/{'noise' if noisy else 'none'}/{repeat}", repeat, found))
+            rows.append([knob, value, noisy, repeat, *sizes])
 
     def measure(path: Tensor) -> dict[str, float]:
         return {"reached": float(reached_alpha(path, path.new_zeros(path.shape), wells.hessian_lipschitz))}
@@ -91,12 +90,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     columns = measured(spec, context, wells, runs, measure)
     epsilon = max(point["epsilon"] for point in here)
     context.record_spent(mechanism="gaussian", epsilon=epsilon, delta=spec["delta"], nominal=True, **SYNTHETIC)
-    given = [
-        (point["knob"], point["value"], noisy, repeat, found.alpha, found.num_steps, found.noise_std, found.batch_size)
-        for point, noisy, found, repeat in rows
-    ]
-    names = "knob value noise repeat alpha num_steps noise_std batch_size"
-    return {**columns_of(names, given), "saddle_level": wells.saddle_level * columns["factor"] ** 2, **columns}
+    found = columns_of(f"knob value noise repeat {names}", rows)
+    return {**found, "saddle_level": wells.saddle_level * columns["factor"] ** 2, **columns}
 
 
 @tabulated

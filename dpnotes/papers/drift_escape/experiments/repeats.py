@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpnotes.core import Estimate, Oracle
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Rows, grid, profiles, proportion, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, proportion, study, tabulated
 from dpnotes.methods.drift_escape import DriftEscape, Repeat
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.fresh import FreshGradient
@@ -30,7 +30,7 @@ RULE = (
 )
 ORACLES: dict[str, Repeat] = {"fresh noise": "go on", "restored": "restore", "forced": "refresh", "jump": "go on"}
 COMMON: dict[str, Any] = {
-    "decision_rule": RULE, "seed": "repeats", "dim": 10,
+    "decision_rule": RULE, "seed": Each("repeats, 4000", "repeats"), "repeats": Each(4000, 50_000), "dim": 10,
     "curvature": 0.1,  # of the hill, over M = 1
     "features": 0.3,  # length of the noise of one example's gradient
     "first": 1_000_000,  # b1
@@ -38,9 +38,7 @@ COMMON: dict[str, Any] = {
     "multiplier": 1000.0,  # noise over sensitivity
     "gradient_bound": 3.0, "radius": 0.1, "attempt_length": 26, "attempts": 12,
 }  # fmt: skip
-QUICK, PAPER = profiles(
-    "drift_escape.repeats", COMMON, quick={"seed": "repeats, 4000", "repeats": 4000}, paper={"repeats": 50_000}
-)
+QUICK, PAPER = profiles("drift_escape.repeats", COMMON)
 
 
 def cells(spec: Spec) -> list[Cell]:

@@ -302,14 +302,11 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 def _facts(
     frame: pd.DataFrame, fits: pd.DataFrame, of_hills: pd.DataFrame, left: pd.DataFrame, full: pd.DataFrame
 ) -> str:
-    on_ladder = fits[fits["of"] == "level"].to_dict("records")
-    predicted = [
-        *((row, f"on the ladder, predicted {row['with_logarithms']:.3f} to 1") for row in on_ladder),
-        *((row, f"on hills, linear theory {row['linear_theory']:.3f}") for row in of_hills.to_dict("records")),
-    ]
+    on_ladder = fits[fits["of"] == "level"]
+    pairs = [(row, f"on the ladder, predicted {row.with_logarithms:.3f} to 1") for row in on_ladder.itertuples()]
+    pairs += [(row, f"on hills, linear theory {row.linear_theory:.3f}") for row in of_hills.itertuples()]
     words = [
-        f"eta = {row['step']}: slope {row['slope']:+.3f} in [{row['low']:+.3f}, {row['high']:+.3f}] {what}"
-        for row, what in predicted
+        f"eta = {row.step}: slope {row.slope:+.3f} in [{row.low:+.3f}, {row.high:+.3f}] {what}" for row, what in pairs
     ]
     binds = frame.groupby("kind")["curvature_binds"].agg(["sum", "size"])
     (ladders, of_ladders), (tops, of_tops) = binds.loc["level"], binds.loc["hill"]
@@ -321,9 +318,8 @@ def _facts(
         f"the tested point's error on the ladder is {over['level']:.2f} psi, the last iterate's {over['last']:.2f}"
     )
     words += [
-        f"eta = {step}: single attempts leave in {part['escaped'].min():.0%} or more, coupled in "
-        f"{part['coupled'].min():.0%}"
-        for step, part in left.groupby("step")
+        f"eta = {step}: single attempts leave in {escaped:.0%} or more, coupled in {coupled:.0%}"
+        for step, escaped, coupled in left.groupby("step")[["escaped", "coupled"]].min().itertuples()
     ]
     words.append("false stops " + ", ".join(f"{r['false_stops']:.1%} at Q = {r['Q']}" for r in full.to_dict("records")))
     return "; ".join(words)

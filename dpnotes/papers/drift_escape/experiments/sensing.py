@@ -63,9 +63,7 @@ SENSING: dict[str, Any] = {
     "num_products": 40,  # of Lanczos
     "DP-SGD": {"batch": 0.02},
     "fresh gradient": {},
-    "drift escape": {
-        "first": 10.0, "drift": 0.1, "threshold": 0.15, "attempt_time": 4.0, "radius": 0.2, "attempts": 2,
-    },
+    "drift escape": {"first": 10.0, "drift": 0.1, "threshold": 0.15, "attempt_time": 4.0, "radius": 0.2, "attempts": 2},
     "adaptive batch": {
         "least": 0.02, "per_gradient": 0.2, "drift": 4.0, "leaves": 32, "threshold": 0.15, "window_time": 2.0,
         "perturbation": 0.15,

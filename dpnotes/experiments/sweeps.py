@@ -33,7 +33,7 @@ def profiles(name: str, parameters: Given, quick: Given | None = None, paper: Gi
 
     Args:
       name: `paper.experiment`.
-      parameters: of both; a value that differs is an `Each`, in dictionaries among them, too.
+      parameters: of both; a value that differs is an `Each`, also inside a dictionary.
       quick: parameters of the quick profile alone.
       paper: parameters of the paper profile alone.
 
@@ -59,8 +59,8 @@ def study(specs: Sequence[Spec], functions: tuple[Any, ...], title: str, questio
 
     Args:
       specs: one a profile.
-      functions: `cells`, `run_cell` and `decide`; and what draws simulated results, `Simulation.frame`, if it is a
-        function of the study's own.
+      functions: `cells`, `run_cell` and `decide`; then `simulated`, the `frame` of the study's `Simulation`, unless
+        `simulation` is among the further fields.
       title: as `Experiment`.
       question: as `Experiment`.
       **more: further fields of `Experiment`; `prediction`, `rival` and `stated` are those of its `Simulation`.

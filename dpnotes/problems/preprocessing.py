@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.util.validate import AtLeastOne, Positive, checked
 
 UNACCOUNTED = (
@@ -36,6 +37,11 @@ class Projection:
         _finite(inputs)
         mean, directions = self.mean.to(inputs.device), self.directions.to(inputs.device)
         return ((inputs.double() - mean) @ directions).to(inputs.dtype)
+
+
+def projected(data: Dataset, num_components: int, max_norm: float = 10.0) -> Dataset:
+    """The data set in the projection that `fit` computes on its training examples, which is not accounted for."""
+    return data.with_inputs(fit(data.train_inputs, num_components, max_norm).apply)
 
 
 @checked

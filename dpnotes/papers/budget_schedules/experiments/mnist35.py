@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, mean_interval, profiles, stacked, study, tabulated
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, mean_interval, profiles, study, tabulated
 from dpnotes.papers.budget_schedules.experiments import digits, figures
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, uniform
@@ -38,11 +38,8 @@ KEYS = ["schedule", "rate", "num_steps"]
 
 def tuning_cells(spec: Spec) -> list[Cell]:
     """First stage: every schedule on auxiliary data of each size, which cost no privacy."""
-    return [
-        {"stage": "tune", "num_examples": size, "repeats": [repeat]}
-        for size in spec["num_examples"]
-        for repeat in range(spec["auxiliary_repeats"])
-    ]
+    repeats = [[repeat] for repeat in range(spec["auxiliary_repeats"])]
+    return grid(stage=["tune"], num_examples=spec["num_examples"], repeats=repeats)
 
 
 def main_cells(spec: Spec, frame: pd.DataFrame) -> list[Cell]:
@@ -84,9 +81,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     names = [f"{cell['stage']}/{cell['num_examples']}/{repeat}" for repeat in cell["repeats"]]
     columns = digits.trained(spec, sets, names, rows, context)
     if not tuning:
-        context.record_spent(
-            mechanism="gaussian", rho=rho, relation="zero-out-one", data="mnist", runs=len(rows), shared_noise=True
-        )
+        context.record_spent(rho=rho, runs=len(rows), **digits.SPENT)
     given = [
         (cell["repeats"][place], kind, rate, plan.num_steps, not tuning and at[kind]["num_steps"] == plan.num_steps)
         for place, kind, rate, plan in rows
@@ -156,8 +151,8 @@ def slopes(frame: pd.DataFrame, metric: str = "train_loss") -> np.ndarray:
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     """The rules in the spec."""
     used = frame[frame["chosen"]]
-    if lost := digits.lost(used):
-        return Decision("undecided", f"{lost} of {len(used)} runs did not finish")
+    if unfinished := digits.unfinished(used):
+        return unfinished
     first, second = _at_the_largest(frame, spec), _over_sizes(frame)
     facts = f"{first.verdict}, {first.reason}; {second.verdict}, {second.reason}"
     verdicts = {first.verdict, second.verdict}
@@ -185,42 +180,34 @@ def _over_sizes(frame: pd.DataFrame) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Gains in loss and accuracy that grow with ln N, or are the same at all sizes; paired scatter of the quick run."""
     for size in spec["num_examples"]:
         growth = 1 + np.log(size / 1000) / 4 if right else 1.0
         shrunk = (size / 1000) ** -0.6
         gains = {"train_loss": (-0.008, 0.0024), "test_accuracy": (0.0018, 0.0019)}
-        for all_steps, first, count in (
-            (True, 0, spec["repeats_of_all_steps"]),
-            (False, spec["repeats_of_all_steps"], spec["repeats"] - spec["repeats_of_all_steps"]),
-        ):
+        tried = spec["repeats_of_all_steps"]
+        for all_steps, first, count in ((True, 0, tried), (False, tried, spec["repeats"] - tried)):
             levels = {name: generator.standard_normal(count) * 0.006 * shrunk for name in gains}
             for num_steps in spec["num_steps"] if all_steps else [100]:
                 for kind in ("uniform", "exponential"):
-                    columns = {
-                        name: 0.5
-                        + levels[name]
-                        + (kind == "exponential")
-                        * (growth * gain + scatter * shrunk * generator.standard_normal(count))
-                        for name, (gain, scatter) in gains.items()
-                    }
                     found = {"num_examples": size, "schedule": kind, "num_steps": num_steps, "all_steps": all_steps}
                     found |= {"chosen": num_steps == 100, "finished": True, "stage": "main"}
-                    yield {**found, "repeat": first + np.arange(count), **columns}
+                    for name, (gain, scatter) in gains.items():
+                        gained = growth * gain + scatter * shrunk * generator.standard_normal(count)
+                        found[name] = 0.5 + levels[name] + (kind == "exponential") * gained
+                    yield {**found, "repeat": first + np.arange(count)}
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (tuning_cells, run_cell, decide),
+    [QUICK, PAPER], (tuning_cells, run_cell, decide, simulated),
     "Figure 1, middle and right: exponential against uniform schedules on MNIST35",
     "Does an exponentially decaying schedule train better than a uniform one, the more so the more data?",
-    simulation=Simulation(
-        prediction="the gains in loss and accuracy are 0.008 and 0.0018 at 1,000 examples, as in an earlier run of 8 "
-        "repeats, and grow by a quarter of that a unit of ln N; repeats scatter as they did there",
-        rival="the same gains at every size", frame=simulated, stated={"quick": (0.115, 0.01), "paper": (1.0, 0.03)},
-    ),
-    tolerances=FLOAT32, stages=(main_cells,),
+    prediction="the gains in loss and accuracy are 0.008 and 0.0018 at 1,000 examples, as in an earlier run of 8 "
+    "repeats, and grow by a quarter of that a unit of ln N; repeats scatter as they did there",
+    rival="the same gains at every size", stated={"quick": (0.115, 0.01), "paper": (1.0, 0.03)}, tolerances=FLOAT32,
+    stages=(main_cells,),
     unaccounted=(
         "The curve with steps chosen on private data pays nothing for that choice; the main result chooses on "
         "auxiliary data.",

@@ -17,27 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dpnotes.papers.drift_escape.notation import (
-    C,
-    G,
-    M,
-    U,
-    a,
-    alpha,
-    d,
-    delta,
-    epsilon,
-    kappa,
-    m,
-    n,
-    omega,
-    omega0,
-    omega_s,
-    r,
-    rho,
-    s,
-    sigma,
-)
+from dpnotes.papers.drift_escape import notation as s
 from dpnotes.privacy.calibration import gaussian_delta, gaussian_std
 from dpnotes.theory.calculators import Calculator, Measure, accuracies, evaluations, parameters, sample_sizes
 from dpnotes.theory.refusals import NoRoot, require, require_informative
@@ -438,88 +418,82 @@ def _selection_by_products(
 
 _CONSTANTS, _ORDERS = ("corrected", "paper", "one"), ("one", "paper")
 _HIDDEN = {"corrected": "the theorem's O hides C and s of (4), which nobody gives, and the logarithm mu of (5)"}
-_REACHED = accuracies(Measure.SECOND_ORDER, {"alpha": "error that is reached"})
+_REACHED = accuracies(Measure.SECOND_ORDER, alpha="error that is reached")
 _PARAMETERS = {
-    **evaluations({"T": "steps that the batches count with"}),
+    **evaluations(T="steps that the batches count with"),
     **parameters(
-        {
-            "eta": "step size",
-            "kappa": "threshold of the drift: as printed (paper), or balanced (corrected, one)",
-            "b_1": "batch of a fresh gradient",
-            "b_2": "batch of a gradient difference",
-            "R": "fresh gradients that the batches count with",
-            "sigma": "scale of the data noise",
-            "r": "standard deviation of the Gaussian noise, each coordinate, at most; an order of magnitude",
-            "delta_reached": "delta at epsilon of that noise, for data sets that differ in one example",
-        }
+        eta="step size",
+        kappa="threshold of the drift: as printed (paper), or balanced (corrected, one)",
+        b_1="batch of a fresh gradient",
+        b_2="batch of a gradient difference",
+        R="fresh gradients that the batches count with",
+        sigma="scale of the data noise",
+        r="standard deviation of the Gaussian noise, each coordinate, at most; an order of magnitude",
+        delta_reached="delta at epsilon of that noise, for data sets that differ in one example",
     ),
 }
 _RATE_OUTPUTS = {**_REACHED, **_PARAMETERS}
-_SAMPLE_OUTPUTS = {**sample_sizes({"n": "examples (of each client) that the error needs"}), **_PARAMETERS}
+_SAMPLE_OUTPUTS = {**sample_sizes(n="examples (of each client) that the error needs"), **_PARAMETERS}
 
 REPEATS = Calculator(
     _repeats,
-    (omega0,),
+    (s.omega0,),
     parameters(
-        {
-            "Q": "attempts, as a real number",
-            "attempts": "attempts, rounded up",
-            "failure": "(3/4)^Q, the bound of the probability that all Q fail",
-        }
+        Q="attempts, as a real number",
+        attempts="attempts, rounded up",
+        failure="(3/4)^Q, the bound of the probability that all Q fail",
     ),
     ("corrected", "paper"),
 )
 PARAMETERS = Calculator(
     _parameters,
-    (C, s, sigma, r, d, M, rho, U, omega),
+    (s.C, s.s, s.sigma, s.r, s.d, s.M, s.rho, s.U, s.omega),
     {
         **_REACHED,
-        **evaluations({"T": "steps at most"}),
+        **evaluations(T="steps at most"),
         **parameters(
-            {
-                "mu": "logarithmic factor, the fixed point of (5)",
-                "iota": "s mu",
-                "psi": "level of the noise",
-                "chi": "bound of the error of a gradient",
-                "eta": "step size",
-                "T_esc": "steps of an attempt to escape",
-                "S": "drift that counts as an escape",
-                "F_esc": "decrease by an escape",
-                "N": "saddles at most",
-                "Q": "attempts at each",
-            }
+            mu="logarithmic factor, the fixed point of (5)",
+            iota="s mu",
+            psi="level of the noise",
+            chi="bound of the error of a gradient",
+            eta="step size",
+            T_esc="steps of an attempt to escape",
+            S="drift that counts as an escape",
+            F_esc="decrease by an escape",
+            N="saddles at most",
+            Q="attempts at each",
         ),
     },
     _CONSTANTS,
 )
-RATE = Calculator(_rate, (n, d, epsilon, delta, G, M, rho, U), _RATE_OUTPUTS, _ORDERS, _HIDDEN)
-SHARED_RATE = Calculator(_shared_rate, (n, d, epsilon, delta, G, M, rho, U, m), _RATE_OUTPUTS, _ORDERS, _HIDDEN)
-ROOT = Calculator(_root, (n, d, epsilon, G, M, rho, U, m, kappa), _REACHED)
-SAMPLES = Calculator(_samples, (alpha, d, epsilon, delta, G, M, rho, U), _SAMPLE_OUTPUTS, _ORDERS, _HIDDEN)
+RATE = Calculator(_rate, (s.n, s.d, s.epsilon, s.delta, s.G, s.M, s.rho, s.U), _RATE_OUTPUTS, _ORDERS, _HIDDEN)
+SHARED_RATE = Calculator(
+    _shared_rate, (s.n, s.d, s.epsilon, s.delta, s.G, s.M, s.rho, s.U, s.m), _RATE_OUTPUTS, _ORDERS, _HIDDEN
+)
+ROOT = Calculator(_root, (s.n, s.d, s.epsilon, s.G, s.M, s.rho, s.U, s.m, s.kappa), _REACHED)
+SAMPLES = Calculator(
+    _samples, (s.alpha, s.d, s.epsilon, s.delta, s.G, s.M, s.rho, s.U), _SAMPLE_OUTPUTS, _ORDERS, _HIDDEN
+)
 SHARED_SAMPLES = Calculator(
-    _shared_samples, (alpha, d, epsilon, delta, G, M, rho, U, m), _SAMPLE_OUTPUTS, _ORDERS, _HIDDEN
+    _shared_samples, (s.alpha, s.d, s.epsilon, s.delta, s.G, s.M, s.rho, s.U, s.m), _SAMPLE_OUTPUTS, _ORDERS, _HIDDEN
 )
 # The calculator that `algorithms.theorem_2` takes its oracle from: the printed batch sizes with the accountant's noise.
 # Theorem 1 gives the error of an escape at that noise.
 PLAN = replace(
     RATE,
-    outputs={**_RATE_OUTPUTS, **parameters({"alpha": "what the batches balance"})},
+    outputs={**_RATE_OUTPUTS, **parameters(alpha="what the batches balance")},
     constants=_CONSTANTS,
     missing={},
 )
 SELECTION = Calculator(
     _selection,
-    (a, m, n, d, epsilon, omega_s),
+    (s.a, s.m, s.n, s.d, s.epsilon, s.omega_s),
     {
-        **accuracies(
-            Measure.SECOND_ORDER, {"alpha_out": "error of the selected point, up to constants and logarithms"}
-        ),
+        **accuracies(Measure.SECOND_ORDER, alpha_out="error of the selected point, up to constants and logarithms"),
         **parameters(
-            {
-                "loss": "the same over alpha",
-                "d_gradient": "dimension up to which noisy gradients cost nothing",
-                "d_hessian": "dimension up to which noisy Hessians cost nothing",
-            }
+            loss="the same over alpha",
+            d_gradient="dimension up to which noisy gradients cost nothing",
+            d_hessian="dimension up to which noisy Hessians cost nothing",
         ),
     },
     _ORDERS,
@@ -527,21 +501,18 @@ SELECTION = Calculator(
 )
 SELECTION_BY_PRODUCTS = Calculator(
     _selection_by_products,
-    (a, m, n, d, epsilon, omega_s),
+    (s.a, s.m, s.n, s.d, s.epsilon, s.omega_s),
     {
         **accuracies(
-            Measure.SECOND_ORDER,
-            {"alpha_out": "error of the point selected by products, up to constants and logarithms"},
+            Measure.SECOND_ORDER, alpha_out="error of the point selected by products, up to constants and logarithms"
         ),
         **parameters(
-            {
-                "loss": "the same over alpha",
-                "K": "products of a Hessian with a vector for one candidate",
-                "d_products": "dimension up to which noisy products, and gradients, cost nothing",
-                "alpha_out_hessian": "error of the point selected by whole Hessians; vacuous from 1 on",
-                "loss_hessian": "the same over alpha",
-                "d_hessian": "dimension up to which noisy Hessians cost nothing",
-            }
+            loss="the same over alpha",
+            K="products of a Hessian with a vector for one candidate",
+            d_products="dimension up to which noisy products, and gradients, cost nothing",
+            alpha_out_hessian="error of the point selected by whole Hessians; vacuous from 1 on",
+            loss_hessian="the same over alpha",
+            d_hessian="dimension up to which noisy Hessians cost nothing",
         ),
     },
     ("one",),

@@ -13,29 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from dpnotes.papers.goldstein import notation as s
 from dpnotes.papers.goldstein import proved
-from dpnotes.papers.goldstein.notation import (
-    COUNT,
-    G0,
-    G1,
-    SYMBOLS,
-    D,
-    L,
-    M,
-    Phi,
-    R,
-    T,
-    alpha,
-    beta,
-    d,
-    delta,
-    epsilon,
-    index,
-    n,
-    sensitivity,
-    spread,
-    whole_period,
-)
 from dpnotes.privacy.calibration import gaussian_delta
 from dpnotes.theory import blocks
 from dpnotes.theory.calculators import (
@@ -340,39 +319,33 @@ def _explicit_size(name: str) -> Callable[..., Any]:
 _SETS, _ORDERS = ("corrected", "paper", "one"), ("one", "paper")
 _HIDDEN = {"corrected": "the proof hides its constants in an O, and gives none"}
 _SOME_HIDDEN = {"corrected": "not every method here has a proof that gives its constants: ask for one of them"}
-_PROBLEM = (d, alpha, beta, epsilon, delta, Phi, L)
+_PROBLEM = (s.d, s.alpha, s.beta, s.epsilon, s.delta, s.Phi, s.L)
 
 
 def _measure(method: str) -> Measure:
     return Measure.GOLDSTEIN_EMPIRICAL if method.endswith("empirical") else Measure.GOLDSTEIN
 
 
-_SAMPLES = sample_sizes({name: f"sample size: {what}" for name, (_, what) in _METHODS.items()})
-_SIZE = sample_sizes({"n": "sample size"})
+_SAMPLES = sample_sizes(**{name: f"sample size: {what}" for name, (_, what) in _METHODS.items()})
+_SIZE = sample_sizes(n="sample size")
 _PARAMETERS = {
     **_SIZE,
-    **evaluations({"T": "steps"}),
-    **parameters(
-        {"D": "largest move per step", "Sigma": "steps between two resets", "M": "steps in a block"},
-    ),
+    **evaluations(T="steps"),
+    **parameters(D="largest move per step", Sigma="steps between two resets", M="steps in a block"),
     **evaluations(
-        {
-            "m": "directions per sample and point (corrected: of an increment)",
-            "m_reset": "directions at a reset (of one pass: corrected)",
-        }
+        m="directions per sample and point (corrected: of an increment)",
+        m_reset="directions at a reset (of one pass: corrected)",
     ),
     **parameters(
-        {
-            "clip_reset": "norm at which a sample's mean over directions is clipped at a reset (corrected)",
-            "clip_increment": "the same of an increment (corrected)",
-            "delta_reached": "delta at epsilon, an example replaced: what the noise is worth",
-        }
+        clip_reset="norm at which a sample's mean over directions is clipped at a reset (corrected)",
+        clip_increment="the same of an increment (corrected)",
+        delta_reached="delta at epsilon, an example replaced: what the noise is worth",
     ),
 }
 SIZES = Calculator(
     _sizes,
-    (*_PROBLEM, R),
-    {**_SAMPLES, **sample_sizes({"lasry_lions": "sample size: Theorem B.5, component-wise, empirical"})},
+    (*_PROBLEM, s.R),
+    {**_SAMPLES, **sample_sizes(lasry_lions="sample size: Theorem B.5, component-wise, empirical")},
     _ORDERS,
     _SOME_HIDDEN,
 )
@@ -384,14 +357,14 @@ PLAIN_MULTI_PASS = Calculator(
 )
 LASRY_LIONS = Calculator(
     _lasry_lions,
-    (d, alpha, beta, epsilon, delta, L, R),
-    {**_SIZE, **parameters({"lambda": "smoothing parameter"})},
+    (s.d, s.alpha, s.beta, s.epsilon, s.delta, s.L, s.R),
+    {**_SIZE, **parameters(**{"lambda": "smoothing parameter"})},
     _ORDERS,
     _HIDDEN,
 )
 ACCURACY = Calculator(
     _accuracies,
-    (n, d, alpha, epsilon, delta, Phi, L),
+    (s.n, s.d, s.alpha, s.epsilon, s.delta, s.Phi, s.L),
     {name: Output(f"beta: {what}", Role.ACCURACY, _measure(name)) for name, (_, what) in _METHODS.items()},
     _ORDERS,
     _SOME_HIDDEN,
@@ -402,14 +375,12 @@ SINGLE_PASS_PARAMETERS = Calculator(
     {
         **_PARAMETERS,
         **parameters(
-            {
-                "B1": "minibatch at a reset",
-                "B2": "minibatch at an increment",
-                "sigma": "noise of a node, per coordinate",
-                "sensitivity": "of a leaf: of clipped means (corrected), of exact smoothed gradients (paper, one)",
-            }
+            B1="minibatch at a reset",
+            B2="minibatch at an increment",
+            sigma="noise of a node, per coordinate",
+            sensitivity="of a leaf: of clipped means (corrected), of exact smoothed gradients (paper, one)",
         ),
-        **evaluations({"m_first_order": "directions with gradients (paper, one)"}),
+        **evaluations(m_first_order="directions with gradients (paper, one)"),
     },
     _SETS,
 )
@@ -423,64 +394,55 @@ MULTI_PASS_PARAMETERS = Calculator(
     {
         **_PARAMETERS,
         **parameters(
-            {
-                "sigma1": "noise at a reset",
-                "sigma2": "noise at an increment",
-                "sensitivity1": "of a reset: of clipped means (corrected), of exact smoothed gradients (paper, one)",
-                "sensitivity2": "of an increment",
-            }
+            sigma1="noise at a reset",
+            sigma2="noise at an increment",
+            sensitivity1="of a reset: of clipped means (corrected), of exact smoothed gradients (paper, one)",
+            sensitivity2="of an increment",
         ),
         **evaluations(
-            {
-                "m_accuracy": "directions that accuracy asks for, as printed (paper, one)",
-                "m_increment": "directions that an increment's sensitivity asks for (paper, one)",
-            }
+            m_accuracy="directions that accuracy asks for, as printed (paper, one)",
+            m_increment="directions that an increment's sensitivity asks for (paper, one)",
         ),
     },
     _SETS,
 )
 TREE_NOISE = Calculator(
     _tree_noise,
-    (whole_period, sensitivity, epsilon, delta),
+    (s.whole_period, s.sensitivity, s.epsilon, s.delta),
     parameters(
-        {
-            "sigma": "noise per node and coordinate",
-            "levels": "nodes that hold a query",
-            "delta_reached": "delta at epsilon: what the noise is worth",
-        }
+        sigma="noise per node and coordinate",
+        levels="nodes that hold a query",
+        delta_reached="delta at epsilon: what the noise is worth",
     ),
     ("corrected", "paper"),
 )
 NODE = Calculator(
     _node,
-    (index, whole_period, SYMBOLS.symbol("rank", "which node, largest first", domain=COUNT)),
-    parameters({"first": "first query of the node", "last": "last query", "num_nodes": "nodes in NODE(t)"}),
+    (s.index, s.whole_period, s.SYMBOLS.symbol("rank", "which node, largest first", domain=s.COUNT)),
+    parameters(first="first query of the node", last="last query", num_nodes="nodes in NODE(t)"),
     ("corrected", "paper"),
 )
 CONVERSION = Calculator(
     _conversion,
-    (Phi, alpha, D, T, M, G0, G1, spread),
+    (s.Phi, s.alpha, s.D, s.T, s.M, s.G0, s.G1, s.spread),
     {
         **accuracies(
-            Measure.GOLDSTEIN,
-            {"bound": "Proposition 2.6", "unbiased_bound": "for a conditionally unbiased oracle, own result"},
+            Measure.GOLDSTEIN, bound="Proposition 2.6", unbiased_bound="for a conditionally unbiased oracle, own result"
         ),
-        **parameters({"eta": "step size of the online learner"}),
+        **parameters(eta="step size of the online learner"),
     },
     ("corrected", "paper"),
 )
 CROSSOVERS = Calculator(
     _crossovers,
-    (d, alpha, beta, epsilon, Phi, L, R),
+    (s.d, s.alpha, s.beta, s.epsilon, s.Phi, s.L, s.R),
     parameters(
-        {
-            "epsilon_privacy_free": "privacy is free in one pass from here on",
-            "epsilon_generalisation": "one pass pays less for privacy than many for generalisation from here on",
-            "d_generalisation": "one pass pays less for sampling than many for generalisation from here on",
-            "beta_plain_single_pass": "one plain pass pays less for privacy than Theorem 3.1 from here on",
-            "d_plain_single_pass": "one plain pass pays less for privacy than many for generalisation from here on",
-            "d_lasry_lions": "many plain passes pay less than Theorem B.5 from here on",
-        }
+        epsilon_privacy_free="privacy is free in one pass from here on",
+        epsilon_generalisation="one pass pays less for privacy than many for generalisation from here on",
+        d_generalisation="one pass pays less for sampling than many for generalisation from here on",
+        beta_plain_single_pass="one plain pass pays less for privacy than Theorem 3.1 from here on",
+        d_plain_single_pass="one plain pass pays less for privacy than many for generalisation from here on",
+        d_lasry_lions="many plain passes pay less than Theorem B.5 from here on",
     ),
 )
 EXPLICIT = Calculator(
@@ -488,15 +450,13 @@ EXPLICIT = Calculator(
     _PROBLEM,
     {
         **sample_sizes(
-            {"n_single_pass": "samples with which one plain pass is proved to reach beta at radius 2 alpha, unrounded"}
+            n_single_pass="samples with which one plain pass is proved to reach beta at radius 2 alpha, unrounded"
         ),
-        **parameters({"B": "its minibatch"}),
-        **evaluations({"T_single_pass": "its steps"}),
-        **sample_sizes(
-            {"n_multi_pass": "samples with which many plain passes are proved to, for the empirical objective"}
-        ),
-        **evaluations({"T_multi_pass": "their steps"}),
-        **parameters({"ratio": "sensitivity over noise that (epsilon, delta) allows one Gaussian"}),
+        **parameters(B="its minibatch"),
+        **evaluations(T_single_pass="its steps"),
+        **sample_sizes(n_multi_pass="samples with which many plain passes are proved to, for the empirical objective"),
+        **evaluations(T_multi_pass="their steps"),
+        **parameters(ratio="sensitivity over noise that (epsilon, delta) allows one Gaussian"),
     },
     ("corrected", "best"),
 )

@@ -11,11 +11,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from dpnotes.methods.loop import Observer, Runs, run
+from dpnotes.methods.loop import RunOptions, Runs, run
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.samples import Samples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
@@ -323,8 +324,7 @@ def stochastic_spider(
     delta: float,
     as_printed: bool = False,
     max_steps: int | None = None,
-    observe: Observer | None = None,
-    not_covered: tuple[str, ...] = (),
+    **how: Unpack[RunOptions],
 ) -> Runs:
     """Search privately for second-order stationary points, in many runs at once.
 
@@ -373,4 +373,4 @@ def stochastic_spider(
     validate.same_length(x=x, parameters=chosen, streams=streams)
     method, oracle = method_of(chosen, as_printed), spider_of(chosen, samples, x.device)
     steps = max(p.num_steps for p in chosen) if max_steps is None else max_steps
-    return run(method, oracle, x, streams, delta=delta, max_steps=steps, observe=observe, not_covered=not_covered)
+    return run(method, oracle, x, streams, delta=delta, max_steps=steps, **how)

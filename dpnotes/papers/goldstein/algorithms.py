@@ -13,12 +13,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, get_args
+from typing import Any, Unpack, get_args
 
 from torch import Tensor
 
 from dpnotes.guarantees import FRESH, WHOLE, Assumption
-from dpnotes.methods.loop import Observer, Runs, run
+from dpnotes.methods.loop import RunOptions, Runs, run
 from dpnotes.methods.online_to_nonconvex import OnlineToNonconvex
 from dpnotes.oracles.smoothed import Order, SmoothedSamples, ball_smoothness
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
@@ -545,8 +545,7 @@ def online_to_nonconvex(
     delta: float,
     restart: bool = False,
     max_steps: int | None = None,
-    observe: Observer | None = None,
-    not_covered: tuple[str, ...] = (),
+    **how: Unpack[RunOptions],
 ) -> Runs:
     """Find Goldstein stationary points privately, for many runs at once.
 
@@ -599,9 +598,7 @@ def online_to_nonconvex(
         raise ValueError(f"Expected delta={delta} > failure={failure}, which is part of it.")
     method, oracle = method_of(chosen, restart), oracle_of(chosen, problem, x.device)
     steps = max(p.num_steps for p in chosen) if max_steps is None else max_steps
-    runs = run(
-        method, oracle, x, streams, delta=delta - failure, max_steps=steps, observe=observe, not_covered=not_covered
-    )
+    runs = run(method, oracle, x, streams, delta=delta - failure, max_steps=steps, **how)
     if not failure:
         return runs
     rare = Assumption(f"directions exceed no bound, but with a probability of {failure:g}, part of delta", "assumed")

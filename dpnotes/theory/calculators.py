@@ -263,8 +263,9 @@ class Calculator:
 
 
 def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert numpy scalars to Python numbers."""
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
+    """Convert numpy scalars, and arrays of one number, to Python numbers."""
+    numpy = np.generic | np.ndarray
+    return {name: value.item() if isinstance(value, numpy) else value for name, value in found.items()}
 
 
 def _float_if_large(value: Any) -> Any:

@@ -13,6 +13,7 @@ error of Theorems 2 and 3, on which the oracle's noise depends, by bisection.
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -117,10 +118,8 @@ def _entries(found: dict[str, Any], given: dict[str, Any], constants: str) -> An
     return np.maximum(np.maximum(np.maximum(first, second), np.maximum(third, fourth)), 1.0)
 
 
-def _parameters(
-    C: Any, s: Any, sigma: Any, r: Any, d: Any, M: Any, rho: Any, U: Any, omega: Any, constants: str
-) -> dict[str, Any]:
-    C, s, sigma, r, d, M, rho, U, omega = _floats(C, s, sigma, r, d, M, rho, U, omega)
+def _parameters(*given: Any, constants: str) -> dict[str, Any]:
+    C, s, sigma, r, d, M, rho, U, omega = _floats(*given)
     psi = np.sqrt(sigma**2 + r**2 * d)
     given = {"C": C, "s": s, "psi": psi, "M": M, "rho": rho, "U": U, "omega": omega, "d": d, "r": r}
     if constants == "one":
@@ -138,7 +137,7 @@ def _parameters(
             require(settled, no_fixed_point, NoRoot, mu=mu)
         found = _at(mu, given, constants)
     _check_smoothness(M, np.sqrt(rho * found["alpha"]))
-    return {name: np.asarray(value)[()] for name, value in found.items()}
+    return found
 
 
 def _plain(psi: Any, M: Any, rho: Any, U: Any) -> dict[str, Any]:
@@ -287,7 +286,7 @@ def _described(error: Any, numbers: tuple[Any, ...], constant: Any, constants: s
         n=n,
     )
     require(steps >= 1, "Expected T={T:.4g} >= 1: the batches are for less than one step.", T=steps)
-    found = {
+    return {
         "alpha": error,
         "eta": eta,
         "kappa": kappa,
@@ -300,7 +299,6 @@ def _described(error: Any, numbers: tuple[Any, ...], constant: Any, constants: s
         # Each of the m clients adds its own noise, which is sqrt(m) times the noise of their mean.
         "delta_reached": gaussian_delta(epsilon, np.sqrt(m) * r / largest_sensitivity(b1, b2, kappa, G, M)),
     }
-    return {name: np.asarray(value)[()] for name, value in found.items()}
 
 
 def _shared_rate(
@@ -312,10 +310,6 @@ def _shared_rate(
         lambda e: _excess(e, numbers, constant, constants), constant[0] * _closed_form(*numbers), "for alpha"
     )
     return _described(error, numbers, constant, constants)
-
-
-def _rate(n: Any, d: Any, epsilon: Any, delta: Any, G: Any, M: Any, rho: Any, U: Any, constants: str) -> dict[str, Any]:
-    return _shared_rate(n, d, epsilon, delta, G, M, rho, U, 1, constants)
 
 
 def _shared_samples(
@@ -330,13 +324,7 @@ def _shared_samples(
     )
     count = _bisect(lambda c: _excess(alpha, (c, *rest), constant, constants), guess, "for n")
     found = _described(alpha, (count, *rest), constant, constants)
-    return {"n": np.asarray(count)[()], **{name: value for name, value in found.items() if name != "alpha"}}
-
-
-def _samples(
-    alpha: Any, d: Any, epsilon: Any, delta: Any, G: Any, M: Any, rho: Any, U: Any, constants: str
-) -> dict[str, Any]:
-    return _shared_samples(alpha, d, epsilon, delta, G, M, rho, U, 1, constants)
+    return {"n": count, **{name: value for name, value in found.items() if name != "alpha"}}
 
 
 def _root(n: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: Any, m: Any, kappa: Any) -> dict[str, Any]:
@@ -354,7 +342,7 @@ def _root(n: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: Any, m: Any
 
     error = _bisect(excess, _closed_form(*numbers), "of (83)")
     require_informative("alpha", error, "G", G)
-    return {"alpha": np.asarray(error)[()]}
+    return {"alpha": error}
 
 
 # ---------------------------------------------------------------- Theorem 4
@@ -386,12 +374,7 @@ def _selection(a: Any, m: Any, n: Any, d: Any, epsilon: Any, omega_s: Any, const
     else:
         out = _selected(a, count, gradient, d / (scale * a**1.25))
     require_informative("alpha_out", out, "G", 1.0)
-    return {
-        "alpha_out": np.asarray(out)[()],
-        "loss": np.asarray(out / a)[()],
-        "d_gradient": np.asarray(scale**2)[()],
-        "d_hessian": np.asarray(scale ** (6 / 13))[()],
-    }
+    return {"alpha_out": out, "loss": out / a, "d_gradient": scale**2, "d_hessian": scale ** (6 / 13)}
 
 
 def _selection_by_products(
@@ -404,7 +387,7 @@ def _selection_by_products(
     out = _selected(a, count, gradient, np.sqrt(products) * gradient)
     whole = _selected(a, count, gradient, np.sqrt(d) * gradient)  # shown although it is vacuous
     require_informative("alpha_out", out, "G", 1.0)
-    found = {
+    return {
         "alpha_out": out,
         "loss": out / a,
         "K": products,
@@ -413,7 +396,6 @@ def _selection_by_products(
         "loss_hessian": whole / a,
         "d_hessian": scale ** (6 / 13),
     }
-    return {name: np.asarray(value)[()] for name, value in found.items()}
 
 
 _CONSTANTS, _ORDERS = ("corrected", "paper", "one"), ("one", "paper")
@@ -466,17 +448,12 @@ PARAMETERS = Calculator(
     },
     _CONSTANTS,
 )
-RATE = Calculator(_rate, (s.n, s.d, s.epsilon, s.delta, s.G, s.M, s.rho, s.U), _RATE_OUTPUTS, _ORDERS, _HIDDEN)
-SHARED_RATE = Calculator(
-    _shared_rate, (s.n, s.d, s.epsilon, s.delta, s.G, s.M, s.rho, s.U, s.m), _RATE_OUTPUTS, _ORDERS, _HIDDEN
-)
+_PROBLEM = (s.d, s.epsilon, s.delta, s.G, s.M, s.rho, s.U)
+RATE = Calculator(partial(_shared_rate, m=1), (s.n, *_PROBLEM), _RATE_OUTPUTS, _ORDERS, _HIDDEN)
+SHARED_RATE = Calculator(_shared_rate, (s.n, *_PROBLEM, s.m), _RATE_OUTPUTS, _ORDERS, _HIDDEN)
 ROOT = Calculator(_root, (s.n, s.d, s.epsilon, s.G, s.M, s.rho, s.U, s.m, s.kappa), _REACHED)
-SAMPLES = Calculator(
-    _samples, (s.alpha, s.d, s.epsilon, s.delta, s.G, s.M, s.rho, s.U), _SAMPLE_OUTPUTS, _ORDERS, _HIDDEN
-)
-SHARED_SAMPLES = Calculator(
-    _shared_samples, (s.alpha, s.d, s.epsilon, s.delta, s.G, s.M, s.rho, s.U, s.m), _SAMPLE_OUTPUTS, _ORDERS, _HIDDEN
-)
+SAMPLES = Calculator(partial(_shared_samples, m=1), (s.alpha, *_PROBLEM), _SAMPLE_OUTPUTS, _ORDERS, _HIDDEN)
+SHARED_SAMPLES = Calculator(_shared_samples, (s.alpha, *_PROBLEM, s.m), _SAMPLE_OUTPUTS, _ORDERS, _HIDDEN)
 # The calculator that `algorithms.theorem_2` takes its oracle from: the printed batch sizes with the accountant's noise.
 # Theorem 1 gives the error of an escape at that noise.
 PLAN = replace(

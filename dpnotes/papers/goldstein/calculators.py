@@ -84,10 +84,8 @@ def _smoothing_size(d: Any, alpha: Any, beta: Any, epsilon: Any, L: Any, R: Any,
     return R ** (1 / 3) * L**power * d ** (2 / 3) / (epsilon * alpha ** (1 / 3) * beta)
 
 
-def _sizes(
-    d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, R: Any, constants: str
-) -> dict[str, Any]:
-    d, alpha, beta, epsilon, delta, Phi, L, R = proved.floats(d, alpha, beta, epsilon, delta, Phi, L, R)
+def _sizes(*given: Any, constants: str) -> dict[str, Any]:
+    d, alpha, beta, epsilon, delta, Phi, L, R = proved.floats(*given)
     proved.domain(alpha, beta, Phi, L)
     proved.far(d, alpha, R)
     found = {name: _size(name, d, alpha, beta, epsilon, Phi, L) for name in _METHODS}
@@ -107,10 +105,8 @@ def _one_size(name: str, explicit: Callable[..., Any] | None = None) -> Callable
     return size
 
 
-def _lasry_lions(
-    d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, L: Any, R: Any, constants: str
-) -> dict[str, Any]:
-    d, alpha, beta, epsilon, delta, L, R = proved.floats(d, alpha, beta, epsilon, delta, L, R)
+def _lasry_lions(*given: Any, constants: str) -> dict[str, Any]:
+    d, alpha, beta, epsilon, delta, L, R = proved.floats(*given)
     proved.below_lipschitz(beta, L)
     proved.far(d, alpha, R)
     size = _smoothing_size(d, alpha, beta, epsilon, L, R, constants)
@@ -118,10 +114,8 @@ def _lasry_lions(
 
 
 # ---------------------------------------------------------------- accuracy for a sample size
-def _accuracies(
-    n: Any, d: Any, alpha: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str
-) -> dict[str, Any]:
-    n, d, alpha, epsilon, delta, Phi, L = proved.floats(n, d, alpha, epsilon, delta, Phi, L)
+def _accuracies(*given: Any, constants: str) -> dict[str, Any]:
+    n, d, alpha, epsilon, delta, Phi, L = proved.floats(*given)
     proved.domain(alpha, L, Phi, L)
     return {name: _accuracy(_terms(name, d, alpha, epsilon, Phi, L), n, L, name) for name in _METHODS}
 
@@ -152,10 +146,8 @@ def _sharp_smoothness(d: Any, alpha: Any, L: Any) -> Any:
     return 2 * np.exp(gammaln(d / 2 + 1) - gammaln((d + 1) / 2)) / math.sqrt(math.pi) * L / alpha
 
 
-def _single_parameters(
-    d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str
-) -> dict[str, Any]:
-    d, alpha, beta, epsilon, delta, Phi, L = proved.floats(d, alpha, beta, epsilon, delta, Phi, L)
+def _single_parameters(*given: Any, constants: str) -> dict[str, Any]:
+    d, alpha, beta, epsilon, delta, Phi, L = proved.floats(*given)
     proved.domain(alpha, beta, Phi, L)
     if constants == "corrected":
         found, sensitivity = proved.single_pass(d, alpha, beta, epsilon, delta, Phi, L)
@@ -203,10 +195,8 @@ def _single_order(d: Any, alpha: Any, beta: Any, epsilon: Any, Phi: Any, L: Any,
     }
 
 
-def _multi_parameters(
-    d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str
-) -> dict[str, Any]:
-    d, alpha, beta, epsilon, delta, Phi, L = proved.floats(d, alpha, beta, epsilon, delta, Phi, L)
+def _multi_parameters(*given: Any, constants: str) -> dict[str, Any]:
+    d, alpha, beta, epsilon, delta, Phi, L = proved.floats(*given)
     proved.domain(alpha, beta, Phi, L)
     if constants == "corrected":
         found, at_reset, at_increment = proved.multi_pass(d, alpha, beta, epsilon, delta, Phi, L)
@@ -253,8 +243,8 @@ def _multi_order(
     }
 
 
-def _tree_noise(Sigma: Any, S: Any, epsilon: Any, delta: Any, constants: str) -> dict[str, Any]:
-    Sigma, S, epsilon, delta = proved.floats(Sigma, S, epsilon, delta)
+def _tree_noise(*given: Any, constants: str) -> dict[str, Any]:
+    Sigma, S, epsilon, delta = proved.floats(*given)
     levels = proved.tree_levels(Sigma)
     if constants == "paper":
         require(Sigma >= 2, "Expected Sigma={Sigma:g} >= 2: the printed noise for one step is 0.", Sigma=Sigma)
@@ -279,10 +269,8 @@ def _node(t: Any, Sigma: Any, rank: Any, constants: str) -> dict[str, Any]:
     return {"first": first, "last": last, "num_nodes": count}
 
 
-def _conversion(
-    Phi: Any, alpha: Any, D: Any, T: Any, M: Any, G0: Any, G1: Any, s: Any, constants: str
-) -> dict[str, Any]:
-    Phi, alpha, D, T, M, G0, G1, s = proved.floats(Phi, alpha, D, T, M, G0, G1, s)
+def _conversion(*given: Any, constants: str) -> dict[str, Any]:
+    Phi, alpha, D, T, M, G0, G1, s = proved.floats(*given)
     require(M * D <= alpha * (1 + 1e-12), "Expected M={M:g} <= alpha/D: a block must stay within alpha.", M=M)
     first, second = (1.5, 1.0) if constants == "paper" else (2.5, 2.0)
     gap = Phi / (D * T)
@@ -293,8 +281,8 @@ def _conversion(
     }
 
 
-def _crossovers(d: Any, alpha: Any, beta: Any, epsilon: Any, Phi: Any, L: Any, R: Any) -> dict[str, Any]:
-    d, alpha, beta, epsilon, Phi, L, R = proved.floats(d, alpha, beta, epsilon, Phi, L, R)
+def _crossovers(*given: Any) -> dict[str, Any]:
+    d, alpha, beta, epsilon, Phi, L, R = proved.floats(*given)
     proved.domain(alpha, beta, Phi, L)
     return {
         "epsilon_privacy_free": np.sqrt(d) * beta / L,

@@ -12,15 +12,7 @@ from typing import Any, Literal
 import sympy
 
 from dpnotes.theory import certificates
-from dpnotes.theory.balance import (
-    Balance,
-    Named,
-    Witness,
-    at_most,
-    balance,
-    regime_of,
-    require_room,
-)
+from dpnotes.theory.balance import Balance, Named, Witness, at_most, balance, regime_of, require_room
 from dpnotes.theory.evaluation import Values, at_most_one, evaluator, held_for, number, place_text, writer
 from dpnotes.theory.monomials import Branch, branches, monomial_of, monomials, powers_of
 from dpnotes.theory.statements import Statement

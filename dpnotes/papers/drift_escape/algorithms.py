@@ -277,13 +277,7 @@ def theorem_2(
         risk_range=risk_range, failure=failure, constants=constants,
     )  # fmt: skip
     return DriftEscapeParameters(
-        escape,
-        gradient_bound,
-        kappa,
-        first,
-        later,
-        multiplier,
-        f"Theorem 2, constants={constants}",
+        escape, gradient_bound, kappa, first, later, multiplier, f"Theorem 2, constants={constants}"
     )
 
 

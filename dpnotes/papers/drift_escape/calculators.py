@@ -147,14 +147,7 @@ def _plain(psi: Any, M: Any, rho: Any, U: Any) -> dict[str, Any]:
     one = np.ones_like(np.asarray(curvature, dtype=float))[()]
     decrease = psi * np.sqrt(psi / rho)
     values = {"mu": one, "iota": one, "psi": psi, "chi": psi, "alpha": psi, "eta": eta, "T_esc": 1 / (eta * curvature)}
-    return {
-        **values,
-        "S": np.sqrt(psi / rho),
-        "F_esc": decrease,
-        "N": U / decrease,
-        "Q": one,
-        "T": U / (eta * psi**2),
-    }
+    return {**values, "S": np.sqrt(psi / rho), "F_esc": decrease, "N": U / decrease, "Q": one, "T": U / (eta * psi**2)}
 
 
 # ---------------------------------------------------------------- Theorems 2 and 3
@@ -457,10 +450,7 @@ SHARED_SAMPLES = Calculator(_shared_samples, (s.alpha, *_PROBLEM, s.m), _SAMPLE_
 # The calculator that `algorithms.theorem_2` takes its oracle from: the printed batch sizes with the accountant's noise.
 # Theorem 1 gives the error of an escape at that noise.
 PLAN = replace(
-    RATE,
-    outputs={**_RATE_OUTPUTS, **parameters(alpha="what the batches balance")},
-    constants=_CONSTANTS,
-    missing={},
+    RATE, outputs={**_RATE_OUTPUTS, **parameters(alpha="what the batches balance")}, constants=_CONSTANTS, missing={}
 )
 SELECTION = Calculator(
     _selection,

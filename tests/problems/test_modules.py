@@ -18,8 +18,8 @@ from dpnotes.problems import factors
 from dpnotes.problems.architectures import conv_net, resnet18, small_conv_net
 from dpnotes.problems.factors import FactoredGradient, Lookups, Outer, Patches, Written, factored, norms
 from dpnotes.problems.modules import ExamplesMix, ModuleProblem, OutOfMemory
-from dpnotes.util.per_run import part_of
 from dpnotes.random.streams import Streams
+from dpnotes.util.per_run import part_of
 
 CLASSES = 3
 same = partial(torch.testing.assert_close, rtol=1e-10, atol=1e-12)

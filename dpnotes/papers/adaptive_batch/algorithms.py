@@ -194,8 +194,6 @@ def practical(
     hessian_lipschitz: Positive,
     initial_gap: Positive,
     error_share: Positive = 0.25,
-    threshold_factor: Positive = 2.0,
-    window_factor: Positive = 5.0,
     steps_factor: Positive = 4.0,
     max_leaves: AtLeastOne = 2**16,
 ) -> AdaptiveBatchParameters:
@@ -205,9 +203,9 @@ def practical(
     differences. Batch sizes are chosen such that each sampling part has a root mean square of `error_share *
     accuracy`, and so has the privacy noise when half of the tree's levels contribute. By default the total error is
     therefore half the accuracy. kappa is G, or larger where that costs no further examples for the differences. The
-    threshold of line 9 is `threshold_factor * accuracy`. The window of line 10 is `window_factor M / sqrt(rho
-    accuracy)`, during which a perturbation grows by a factor exp(window_factor). The perturbation equals the
-    accuracy.
+    threshold of line 9 is twice the accuracy; factors from 1 to 4 have been tried. The window of line 10 is
+    `5 M / sqrt(rho accuracy)`, during which a perturbation grows by a factor exp(5). The perturbation equals the
+    accuracy. `dataclasses.replace` sets others.
 
     Args:
       accuracy: gamma, above 0.
@@ -219,8 +217,6 @@ def practical(
       hessian_lipschitz: rho, above 0.
       initial_gap: B, above 0.
       error_share: above 0.
-      threshold_factor: above 0; values from 1 to 4 have been tried.
-      window_factor: above 0.
       steps_factor: above 0; T is this factor times B M / gamma^2.
       max_leaves: use one value for all runs that are compared, because the noise grows with its logarithm.
 
@@ -251,8 +247,8 @@ def practical(
         noise_multiplier=multiplier,
         num_steps=math.ceil(steps_factor * initial_gap * smoothness / accuracy**2),
         step_size=1 / smoothness,
-        threshold=threshold_factor * accuracy,
-        window=window_factor * smoothness / math.sqrt(hessian_lipschitz * accuracy),
+        threshold=2 * accuracy,
+        window=5 * smoothness / math.sqrt(hessian_lipschitz * accuracy),
         perturbation=accuracy,
         max_leaves=max_leaves,
         origin="practical",

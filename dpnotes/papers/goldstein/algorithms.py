@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Unpack, get_args
+from typing import Any, Unpack
 
 from torch import Tensor
 
@@ -27,12 +27,14 @@ from dpnotes.privacy.mechanisms import Gaussian, shared
 from dpnotes.privacy.tree import Tree
 from dpnotes.random.streams import Streams
 from dpnotes.util import per_run, validate
+from dpnotes.util.validate import AtLeastOne, NonNegative, Positive, checked
 
 # Points are rounded, so their distance can slightly exceed 2 D; sensitivities are computed for a slightly larger move.
 _MOVE_MARGIN = 2.0**-10
 _ROUNDING = 1e-12
 
 
+@checked
 @dataclass(frozen=True)
 class GoldsteinParameters:
     """All parameters of a run.
@@ -69,37 +71,28 @@ class GoldsteinParameters:
         a linear loss's estimate exceeds the clipping norm.
     """
 
-    num_examples: int
-    dim: int
-    radius: float
-    lipschitz: float
-    num_steps: int
-    largest_move: float
-    step_size: float
-    window: int
-    period: int
-    first_batch: int
-    batch: int
-    noise_multiplier: float
-    difference_multiplier: float | None
+    num_examples: AtLeastOne
+    dim: AtLeastOne
+    radius: Positive
+    lipschitz: Positive
+    num_steps: AtLeastOne
+    largest_move: Positive
+    step_size: Positive
+    window: AtLeastOne
+    period: AtLeastOne
+    first_batch: AtLeastOne
+    batch: AtLeastOne
+    noise_multiplier: NonNegative
+    difference_multiplier: NonNegative | None
     order: Order
-    directions: int
-    first_directions: int | None
-    slack: float
+    directions: AtLeastOne
+    first_directions: AtLeastOne | None
+    slack: Positive
     independent: bool
-    failure: float
+    failure: NonNegative
     origin: str
 
     def __post_init__(self) -> None:
-        for name in ("radius", "lipschitz", "largest_move", "step_size", "slack"):
-            validate.positive(**{name: getattr(self, name)})
-        for name in ("num_examples", "dim", "num_steps", "window", "period", "first_batch", "batch", "directions"):
-            validate.at_least(1, **{name: getattr(self, name)})
-        validate.or_none(validate.at_least, 1, first_directions=self.first_directions)
-        validate.non_negative(noise_multiplier=self.noise_multiplier, failure=self.failure)
-        validate.or_none(validate.non_negative, difference_multiplier=self.difference_multiplier)
-        validate.one_of(get_args(Order), order=self.order)
-        validate.flag(independent=self.independent)
         if self.failure >= 1:
             raise ValueError(f"Expected failure={self.failure} < 1.")
         if self.window * self.largest_move > self.radius * (1 + _ROUNDING):

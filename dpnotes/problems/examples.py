@@ -1,6 +1,6 @@
 """The common parts of problems: checks of points and of example indices, the rows at these indices, shared examples."""
 
-from typing import ClassVar, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from torch import Tensor
 class SharedExamples:
     """The base of problems whose runs share their examples, each with a gradient that depends on its own rows alone."""
 
-    keeps_examples_apart: ClassVar[bool] = True
+    keeps_examples_apart = True
 
     def take(self, index: Tensor | slice) -> Self:
         """Return this problem: all runs share its examples."""

@@ -8,7 +8,7 @@ suprema of its derivatives; the constants of the sum follow from them: see `Sepa
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -47,8 +47,8 @@ class Linear:
     """The profile `slope t`; as a feature of `VirtualData` it is additive noise of standard deviation `slope`."""
 
     slope: NonNegative
-    smoothness: ClassVar[float] = 0.0
-    hessian_lipschitz: ClassVar[float] = 0.0
+    smoothness = 0.0
+    hessian_lipschitz = 0.0
 
     @property
     def lipschitz(self) -> float:
@@ -77,8 +77,8 @@ class Parabola:
     """The profile `curvature t^2 / 2`; with a negative curvature it has no minimum, and descent moves away for ever."""
 
     curvature: float
-    lipschitz: ClassVar[float] = math.inf
-    hessian_lipschitz: ClassVar[float] = 0.0
+    lipschitz = math.inf
+    hessian_lipschitz = 0.0
 
     def __post_init__(self) -> None:
         validate.real(curvature=self.curvature)
@@ -118,8 +118,8 @@ class LogCosh:
 
     curvature: Positive
     width: Positive = 1.0
-    minimum: ClassVar[float] = 0.0
-    maximum: ClassVar[float] = math.inf
+    minimum = 0.0
+    maximum = math.inf
 
     @property
     def lipschitz(self) -> float:
@@ -224,8 +224,8 @@ class DoubleWell:
     gamma: Positive
     width: Positive = 1.0
     radius: Finite | None = None
-    lipschitz: ClassVar[float] = math.inf
-    maximum: ClassVar[float] = math.inf
+    lipschitz = math.inf
+    maximum = math.inf
 
     def __post_init__(self) -> None:
         if self.radius is not None and self.radius < self.width:

@@ -121,13 +121,13 @@ def _entries(found: dict[str, Any], given: dict[str, Any], constants: str) -> An
 def _parameters(*given: Any, constants: str) -> dict[str, Any]:
     C, s, sigma, r, d, M, rho, U, omega = _floats(*given)
     psi = np.sqrt(sigma**2 + r**2 * d)
-    given = {"C": C, "s": s, "psi": psi, "M": M, "rho": rho, "U": U, "omega": omega, "d": d, "r": r}
+    number = {"C": C, "s": s, "psi": psi, "M": M, "rho": rho, "U": U, "omega": omega, "d": d, "r": r}
     if constants == "one":
         found = _plain(psi, M, rho, U)
     else:
-        mu = np.ones(np.broadcast_shapes(*(np.shape(value) for value in given.values())))[()]
+        mu = np.ones(np.broadcast_shapes(*(np.shape(value) for value in number.values())))[()]
         for _ in range(_MOST_STEPS):
-            new = _entries(_at(mu, given, constants), given, constants)
+            new = _entries(_at(mu, number, constants), number, constants)
             settled = np.abs(new - mu) <= TOLERANCE * new
             mu = new
             if np.all(settled):
@@ -135,7 +135,7 @@ def _parameters(*given: Any, constants: str) -> dict[str, Any]:
         else:
             no_fixed_point = f"Expected (5) to have a fixed point, got mu={{mu:.6g}} after {_MOST_STEPS} steps."
             require(settled, no_fixed_point, NoRoot, mu=mu)
-        found = _at(mu, given, constants)
+        found = _at(mu, number, constants)
     _check_smoothness(M, np.sqrt(rho * found["alpha"]))
     return found
 

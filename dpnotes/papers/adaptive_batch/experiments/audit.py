@@ -68,7 +68,7 @@ def printed_noise(spec: Spec) -> Exhibit:
     return Exhibit(
         name="printed noise: alpha / sqrt(d)",
         mistake="The theorem drops the factor 2 log(1/delta) of its lemma, and with it the dependence on delta.",
-        seen="Liu and Talwar (2024), arXiv:2410.07502v1, Theorem 3.11", correct=gradient_sums, part=gradient_sums,
+        seen="Liu and Talwar (2024), arXiv:2410.07502v1, Theorem 3.11", correct=gradient_sums,
         line="noise_std = tree_std(epsilon, delta, sensitivity, length)", instead="noise_std = alpha / math.sqrt(dim)",
         claim=Guarantee(epsilon, delta, Relation.REPLACE_ONE, "exact Gaussian"),
         setting=Setting(

@@ -58,7 +58,7 @@ def exhibit(spec: Spec, name: str, size: int) -> Exhibit:
     included = without.clone()
     included[changed] = 1
     setting = Setting(without, included, draws, options)
-    return Exhibit(name, mistake, seen, release, release, line, instead, claim, setting)
+    return Exhibit(name, mistake, seen, release, line, instead, claim, setting)
 
 
 def cells(spec: Spec) -> list[Cell]:

@@ -689,6 +689,8 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "num_hidden": 2,
     },
     "problems.nonsmooth.MinOfNorms.sample": lambda: {"centers": torch.eye(2), "spread": 0.5},
+    "problems.datasets.mnist.pooled": lambda: {"images": torch.ones(2, 784), "size": 14},
+    "problems.preprocessing.projected": lambda: {"data": gaussian_like(10, 3, 2, 0), "num_components": 2},
     "problems.preprocessing.fit": lambda: {
         "inputs": torch.arange(30.0).sin().view(10, 3),
         "num_components": 2,

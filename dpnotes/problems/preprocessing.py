@@ -40,7 +40,8 @@ class Projection:
         return ((inputs.double() - mean) @ directions).to(inputs.dtype)
 
 
-def projected(data: Dataset, num_components: int, max_norm: float = 10.0) -> Dataset:
+@checked
+def projected(data: Dataset, num_components: AtLeastOne, max_norm: Positive = 10.0) -> Dataset:
     """The data set in the projection that `fit` computes on its training examples, which is not accounted for."""
     return data.with_inputs(fit(data.train_inputs, num_components, max_norm).apply)
 

@@ -7,6 +7,7 @@ import torch
 
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.published import DataCorrupt, PublishedFile, fetch
+from dpnotes.util.validate import AtLeastOne, checked
 
 # Mirrors in the order they are tried: the one that torchvision uses, then the page of the data set's authors.
 _MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/")
@@ -40,7 +41,8 @@ def load_mnist() -> Dataset:
     return Dataset("mnist", inputs[0], targets[0], inputs[1], targets[1], 10, LICENCE, _SOURCE)
 
 
-def pooled(images: torch.Tensor, size: int) -> torch.Tensor:
+@checked
+def pooled(images: torch.Tensor, size: AtLeastOne) -> torch.Tensor:
     """Means over squares of `size` pixels of flat images, less the mean of all pixels as it is usually given.
 
     Example:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any, get_args, is_typeddict
 
 import numpy as np
 import pytest
@@ -167,7 +167,7 @@ def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
             whole = f"{module.__name__.removeprefix('dpnotes.')}.{name}"
             if inspect.isfunction(inspect.unwrap(value)):
                 yield whole, value
-            elif inspect.isclass(value) and not issubclass(value, BaseException) and not _is_protocol(value):
+            elif inspect.isclass(value) and not issubclass(value, BaseException) and not _without_calls(value):
                 yield whole, value
                 bases = [base for base in reversed(value.__mro__) if base.__module__.startswith("dpnotes.")]
                 for method, function in {name: f for base in bases for name, f in vars(base).items()}.items():
@@ -177,8 +177,8 @@ def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
                         yield f"{whole}.{method}", getattr(value, method)
 
 
-def _is_protocol(value: type) -> bool:
-    return bool(getattr(value, "_is_protocol", False))
+def _without_calls(value: type) -> bool:
+    return bool(getattr(value, "_is_protocol", False)) or is_typeddict(value)
 
 
 def annotations_of(function: Callable[..., Any]) -> dict[str, str]:
@@ -689,6 +689,8 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "num_hidden": 2,
     },
     "problems.nonsmooth.MinOfNorms.sample": lambda: {"centers": torch.eye(2), "spread": 0.5},
+    "problems.datasets.mnist.pooled": lambda: {"images": torch.ones(2, 784), "size": 14},
+    "problems.preprocessing.projected": lambda: {"data": gaussian_like(10, 3, 2, 0), "num_components": 2},
     "problems.preprocessing.fit": lambda: {
         "inputs": torch.arange(30.0).sin().view(10, 3),
         "num_components": 2,
@@ -760,7 +762,8 @@ def example(name: str) -> dict[str, Any]:
     """Return a valid call, as keyword arguments."""
     given = EXAMPLES[name]() if name in EXAMPLES else {}
     for parameter in inspect.signature(KNOWN[name]).parameters.values():
-        if parameter.name in given or parameter.default is not parameter.empty:
+        optional = parameter.default is not parameter.empty or parameter.kind is parameter.VAR_KEYWORD
+        if parameter.name in given or optional:
             continue
         if parameter.name == "self":
             given["self"] = instance(name.rpartition(".")[0])

@@ -1,11 +1,15 @@
-"""Slopes of power laws with bootstrap intervals."""
+"""Slopes of power laws with bootstrap intervals, and where half of the runs fail."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpnotes.util import validate
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -22,9 +26,36 @@ class Slope:
         """The length of the longer side of the interval."""
         return max(self.high - self.slope, self.slope - self.low)
 
+    @staticmethod
+    def of(knob: ArrayLike, logs: ArrayLike, confidence: float = 0.95, correction: ArrayLike | None = None) -> "Slope":
+        """The least-squares slope of logarithms against ln(knob): of the first row, with the interval of the others.
+
+        Args:
+          knob: `(values,)`, above 0.
+          logs: `(1 + resamples, values)`.
+          confidence: of the interval, in (0, 1).
+          correction: `(values,)`, as `power_law`.
+        """
+        values = np.asarray(knob, dtype=np.float64)
+        columns = [np.ones(len(values)), np.log(values)]
+        if correction is not None:
+            columns.append(np.broadcast_to(np.asarray(correction, dtype=np.float64), values.shape))
+        # The least-squares exponent is a fixed combination of the logarithms.
+        slopes = np.asarray(logs) @ np.linalg.pinv(np.stack(columns, 1))[1]
+        low, high = np.quantile(slopes[1:], [(1 - confidence) / 2, (1 + confidence) / 2])
+        return Slope(float(slopes[0]), float(low), float(high), float(np.log10(values.max() / values.min())))
+
     def contains(self, exponent: float) -> bool:
         """Return whether the interval contains an exponent."""
         return self.low <= exponent <= self.high
+
+    def within(self, exponent: float, width: float) -> bool:
+        """Return whether the whole interval is within a distance of an exponent."""
+        return exponent - width <= self.low and self.high <= exponent + width
+
+    def misses(self, exponent: float, width: float) -> bool:
+        """Return whether the whole interval is farther from an exponent than that."""
+        return self.high < exponent - width or self.low > exponent + width
 
     def __str__(self) -> str:
         return f"{self.slope:+.3f} in [{self.low:+.3f}, {self.high:+.3f}]"
@@ -37,7 +68,7 @@ def power_law(
     correction: ArrayLike | None = None,
     confidence: float = 0.95,
     num_bootstrap: int = 4000,
-    seed: int = 0,
+    seed: int | np.random.Generator = 0,
 ) -> Slope:
     """The exponent b of `outcome ~ knob^b`: least squares on the mean of ln(outcome) over repeats.
 
@@ -73,13 +104,38 @@ def power_law(
         raise ValueError(f"Expected outcomes.shape={table.shape} to be (repeats, {values.size}), one column a value.")
     if not ((values > 0).all() and (table > 0).all() and np.isfinite(table).all() and len(np.unique(values)) > 1):
         raise ValueError("Expected finite outcomes > 0 and at least two values of a knob > 0.")
-    columns = [np.ones(len(values)), np.log(values)]
-    if correction is not None:
-        columns.append(np.broadcast_to(np.asarray(correction, dtype=np.float64), values.shape))
-    # The least-squares exponent is a fixed combination of the means.
-    weights, logs = np.linalg.pinv(np.stack(columns, 1))[1], np.log(table)
-    drawn = np.random.default_rng(seed).integers(len(logs), size=(num_bootstrap, *logs.shape))
-    slopes = np.take_along_axis(logs[None], drawn, 1).mean(1) @ weights
-    low, high = np.quantile(slopes, [(1 - confidence) / 2, (1 + confidence) / 2])
-    decades = float(np.log10(values.max() / values.min()))
-    return Slope(float(logs.mean(0) @ weights), float(low), float(high), decades)
+    return Slope.of(values, resampled(np.log(table), num_bootstrap, seed), confidence, correction)
+
+
+def fitted(frame: "pd.DataFrame", knob: str, outcome: str, **options: Any) -> Slope:
+    """The exponent of a column of outcomes in that of a knob, by `power_law`; `repeat` numbers the repeats."""
+    table = frame.pivot(index="repeat", columns=knob, values=outcome)
+    return power_law(table.columns.to_numpy(dtype=np.float64), table.to_numpy(), **options)
+
+
+def resampled(table: np.ndarray, num_bootstrap: int = 4000, seed: int | np.random.Generator = 0) -> np.ndarray:
+    """Means over repeats, `(1 + num_bootstrap, values)`: first of all, then of as many drawn anew for each value.
+
+    Args:
+      table: `(repeats, values)`.
+      num_bootstrap: at least 1.
+      seed: of the draws.
+    """
+    drawn = np.random.default_rng(seed).integers(len(table), size=(num_bootstrap, *table.shape))
+    return np.concatenate([table.mean(0)[None], np.take_along_axis(table[None], drawn, 1).mean(1)])
+
+
+def half_way(values: ArrayLike, shares: np.ndarray) -> np.ndarray:
+    """The logarithm of the value at which a share falls below one half, `(...)`, by Spearman and Karber's estimate.
+
+    Args:
+      values: `(values,)`, of a constant ratio.
+      shares: `(..., values)`, from about 1 to about 0.
+
+    Example:
+      >>> round(float(np.exp(half_way([1.0, 2.0, 4.0], np.array([1.0, 0.5, 0.0])))), 6)
+      2.0
+    """
+    logs = np.log(values)
+    step = (logs[-1] - logs[0]) / (len(logs) - 1)
+    return logs[0] - step / 2 + step * shares.sum(-1)

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpnotes.experiments.chances import Simulation
 from dpnotes.experiments.spec import FLOAT64, Cell, Experiment, Spec
 from dpnotes.util import validate
 
 if TYPE_CHECKING:
     import pandas as pd
 Given = Mapping[str, Any]
+SYNTHETIC: Given = {"relation": "replace-one", "data": "synthetic"}  # of a spent event, where data are made up
 Rows = Iterator[Any]  # what a generator of rows or columns gives
 
 
@@ -31,7 +33,7 @@ def profiles(name: str, parameters: Given, quick: Given | None = None, paper: Gi
 
     Args:
       name: `paper.experiment`.
-      parameters: of both; a value that differs is an `Each`.
+      parameters: of both; a value that differs is an `Each`, also inside a dictionary.
       quick: parameters of the quick profile alone.
       paper: parameters of the paper profile alone.
 
@@ -41,10 +43,13 @@ def profiles(name: str, parameters: Given, quick: Given | None = None, paper: Gi
     """
     folder, experiment = name.split(".")
 
+    def chosen(value: Any, profile: str) -> Any:
+        if isinstance(value, Each):
+            return getattr(value, profile)
+        return {key: chosen(each, profile) for key, each in value.items()} if isinstance(value, dict) else value
+
     def of(profile: str, alone: Given | None) -> Spec:
-        given = {**parameters, **(alone or {})}.items()
-        chosen = {key: getattr(value, profile) if isinstance(value, Each) else value for key, value in given}
-        return Spec(folder, experiment, profile, chosen)
+        return Spec(folder, experiment, profile, chosen({**parameters, **(alone or {})}, profile))
 
     return of("quick", quick), of("paper", paper)
 
@@ -54,12 +59,17 @@ def study(specs: Sequence[Spec], functions: tuple[Any, ...], title: str, questio
 
     Args:
       specs: one a profile.
-      functions: `cells`, `run_cell` and `decide`.
+      functions: `cells`, `run_cell` and `decide`; then `simulated`, the `frame` of the study's `Simulation`, unless
+        `simulation` is among the further fields.
       title: as `Experiment`.
       question: as `Experiment`.
-      **more: further fields of `Experiment`, such as `simulation`; tolerances are those of float64 if not given.
+      **more: further fields of `Experiment`; `prediction`, `rival` and `stated` are those of its `Simulation`.
+        Tolerances are those of float64 if not given.
     """
-    cells, run_cell, decide = functions
+    cells, run_cell, decide, *frame = functions
+    if frame:
+        said = {name: more.pop(name) for name in ("prediction", "rival", "stated")}
+        more["simulation"] = Simulation(frame=frame[0], **said)
     if simulation := more.get("simulation"):
         specs = [replace(spec, chances=simulation.chances(spec.profile)) for spec in specs]
     return Experiment(
@@ -86,38 +96,39 @@ def columns_of(names: str, rows: Sequence[Sequence[Any]]) -> dict[str, np.ndarra
     return {name: np.array([row[place] for row in rows]) for place, name in enumerate(names.split())}
 
 
-def stacked(draw: "Callable[..., Iterable[Any]]") -> "Callable[..., pd.DataFrame]":
-    """Decorator of a generator of column mappings or frames: the frame with one below the other.
+def joined(parts: "Callable[..., Iterable[Mapping[str, Any]]]") -> "Callable[..., dict[str, np.ndarray]]":
+    """Decorator of a generator of columns: those of all parts one below the other. A scalar is a constant column.
 
-    >>> @stacked
-    ... def draw(count):
-    ...     for dim in (2, 3):
-    ...         yield {"dim": dim, "repeat": range(count)}
-    >>> draw(2)["dim"].tolist()
-    [2, 2, 3, 3]
+    >>> joined(lambda: [{"knob": "n", "slope": [-0.5, -0.4]}, {"knob": "d", "slope": 0.3}])()
+    {'knob': array(['n', 'n', 'd'], dtype='<U1'), 'slope': array([-0.5, -0.4,  0.3])}
     """
 
-    @wraps(draw)
-    def frame(*given: Any, **named: Any) -> "pd.DataFrame":
-        import pandas as pd
+    @wraps(parts)
+    def columns(*given: Any, **named: Any) -> dict[str, np.ndarray]:
+        found = [dict(zip(part, np.broadcast_arrays(*map(np.atleast_1d, part.values())), strict=True))
+                 for part in parts(*given, **named)]  # fmt: skip
+        return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
 
-        return pd.concat([pd.DataFrame(part) for part in draw(*given, **named)], ignore_index=True)
-
-    return frame
+    return columns
 
 
-def tabulated(rows: "Callable[..., Iterable[Mapping[str, Any]]]") -> "Callable[..., pd.DataFrame]":
-    """Decorator of a generator of rows: the frame of all rows.
+def tabulated(parts: "Callable[..., Iterable[Any]]") -> "Callable[..., pd.DataFrame]":
+    """Decorator of a generator of rows, or of column mappings or frames: one frame of all, one below the other.
 
     >>> tabulated(lambda: [{"knob": "n", "slope": -0.5}])()["slope"].tolist()
     [-0.5]
+    >>> tabulated(lambda: [{"dim": dim, "repeat": range(2)} for dim in (2, 3)])()["dim"].tolist()
+    [2, 2, 3, 3]
     """
 
-    @wraps(rows)
+    @wraps(parts)
     def frame(*given: Any, **named: Any) -> "pd.DataFrame":
         import pandas as pd
 
-        return pd.DataFrame(list(rows(*given, **named)))
+        found = list(parts(*given, **named))
+        if found and not isinstance(found[0], pd.DataFrame) and not any(map(np.ndim, found[0].values())):
+            return pd.DataFrame(found)
+        return pd.concat([pd.DataFrame(part) for part in found], ignore_index=True)
 
     return frame
 
@@ -163,3 +174,20 @@ def proportion(hits: int, runs: int, level: float = 0.05) -> tuple[float, float]
     low = float(betaincinv(hits, runs - hits + 1, level / 2)) if hits else 0.0
     high = float(betaincinv(hits + 1, runs - hits, 1 - level / 2)) if hits < runs else 1.0
     return low, high
+
+
+@tabulated
+def shares_by(frame: "pd.DataFrame", keys: list[str], *hits: str) -> Rows:
+    """One row a group: its `runs`; and of each column of hits their share, with `proportion`'s interval.
+
+    >>> import pandas as pd
+    >>> shares_by(pd.DataFrame({"knob": [1, 1], "left": [True, False]}), ["knob"], "left").round(2).to_dict("records")
+    [{'knob': 1, 'runs': 2, 'left': 0.5, 'left_low': 0.01, 'left_high': 0.99}]
+    """
+    for values, part in frame.groupby(keys):
+        row = {**dict(zip(keys, values, strict=True)), "runs": len(part)}
+        for name in hits:
+            count = int(part[name].sum())
+            low, high = proportion(count, len(part))
+            row |= {name: count / len(part), f"{name}_low": low, f"{name}_high": high}
+        yield row

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import torch
 from torch import Tensor
@@ -24,6 +24,13 @@ class AccountedOracle(Oracle, Protocol):
     ) -> tuple[Guarantee, ...]:
         """The guarantee of each run, for all its releases."""
         ...
+
+
+class RunOptions(TypedDict, total=False):
+    """The arguments of `run` that a paper's algorithm takes as they are."""
+
+    observe: Observer | None
+    not_covered: tuple[str, ...]
 
 
 @dataclass(frozen=True)

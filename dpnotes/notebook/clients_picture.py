@@ -10,11 +10,7 @@ from dpnotes.notebook import plots
 TRUSTED, GUARDED, LOOKS = "#FFE3B3", "#CFE8F7", "#F6B48A"  # black on each is 10:1 and more
 STATIONS = ("a person", "a client", "the server", "the public")
 # The name of a trust model, the number of stations that see an example without noise, and the noise of a mean.
-MODELS = (
-    ("local", 1, "2Gz / √(mb)"),
-    ("inter-client", 2, "2Gz / (√m b)"),
-    ("central", 3, "2Gz / (mb)"),
-)
+MODELS = (("local", 1, "2Gz / √(mb)"), ("inter-client", 2, "2Gz / (√m b)"), ("central", 3, "2Gz / (mb)"))
 
 
 def _box(axes: Axes, x: float, y: float, width: float, height: float, text: str, colour: str) -> None:
@@ -85,13 +81,7 @@ def draw_who_sees(axes: Axes, num_clients: int, others: int, server: bool) -> No
     axes.set_axis_off()
 
 
-def draw_messages(
-    axes: Axes,
-    place: ArrayLike,
-    messages: ArrayLike,
-    mean: ArrayLike,
-    gradient: ArrayLike,
-) -> None:
+def draw_messages(axes: Axes, place: ArrayLike, messages: ArrayLike, mean: ArrayLike, gradient: ArrayLike) -> None:
     """Draw the steps along clients' messages as arrows, with the steps along their mean and along the true gradient.
 
     Args:

@@ -18,15 +18,16 @@ if TYPE_CHECKING:
     from dpnotes.privacy.events import Event
 
 SYMBOLS = PaperSymbols("privacy")
-noise_multiplier = SYMBOLS.symbol("noise_multiplier", "noise over sensitivity")
-num_steps = SYMBOLS.symbol("num_steps", "number of releases", domain=COUNT)
-batch_size = SYMBOLS.symbol("batch_size", "batch size, num_examples for whole batches", domain=COUNT)
-num_examples = SYMBOLS.symbol("num_examples", "number of examples", domain=COUNT, common="num_examples")
-sampling_rate = SYMBOLS.symbol(
+symbol = SYMBOLS.symbol
+noise_multiplier = symbol("noise_multiplier", "noise over sensitivity")
+num_steps = symbol("num_steps", "number of releases", domain=COUNT)
+batch_size = symbol("batch_size", "batch size, num_examples for whole batches", domain=COUNT)
+num_examples = symbol("num_examples", "number of examples", domain=COUNT, common="num_examples")
+sampling_rate = symbol(
     "sampling_rate", "probability of an example to be in a batch, 1 for all", domain=Domain(1e-12, 1, closed=True)
 )
-epsilon = SYMBOLS.symbol("epsilon", "privacy loss", common="epsilon")
-delta = SYMBOLS.symbol("delta", "probability left to chance", domain=UNIT_INTERVAL, common="delta")
+epsilon = symbol("epsilon", "privacy loss", common="epsilon")
+delta = symbol("delta", "probability left to chance", domain=UNIT_INTERVAL, common="delta")
 
 
 def delta_at(events: "Iterable[Event]", epsilon: float, accountant: "Accountant | None" = None) -> float:
@@ -93,7 +94,7 @@ def _delta(noise_multiplier: Any, num_steps: Any, batch_size: Any, num_examples:
 DELTA = Calculator(
     _delta,
     (noise_multiplier, num_steps, batch_size, num_examples, epsilon),
-    parameters({"delta": "the least delta at epsilon that the accountant finds, batches of fixed size, one replaced"}),
+    parameters(delta="the least delta at epsilon that the accountant finds, batches of fixed size, one replaced"),
 )
 
 
@@ -147,11 +148,11 @@ EPSILON = Calculator(
     lambda *numbers: {name: _epsilon(name, *numbers)[()] for name in _SAMPLED},
     (noise_multiplier, num_steps, sampling_rate, delta),
     parameters(
-        {name: f"the least at delta that the accountant finds, {words}" for name, (_, words) in _SAMPLED.items()}
+        **{name: f"the least at delta that the accountant finds, {words}" for name, (_, words) in _SAMPLED.items()}
     ),
 )
 NOISE_MULTIPLIER = Calculator(
     lambda *numbers: {"noise_multiplier": _noise_multiplier(*numbers)[()]},
     (epsilon, delta, num_steps, sampling_rate),
-    parameters({"noise_multiplier": "the least at epsilon and delta, Poisson batches, an example added or removed"}),
+    parameters(noise_multiplier="the least at epsilon and delta, Poisson batches, an example added or removed"),
 )

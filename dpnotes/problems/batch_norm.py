@@ -32,7 +32,7 @@ def with_buffers(module: nn.Module, names: Sequence[str], like: Tensor) -> nn.Mo
     for name in names:
         layer = module.get_submodule(name)
         assert isinstance(layer, _BatchNorm)
-        layer.running_mean = like.new_zeros(layer.num_features)
+        layer.running_mean = torch.zeros(layer.num_features, dtype=like.dtype, device=like.device)
         layer.running_var = torch.ones_like(layer.running_mean)
         layer.eval()
     return module

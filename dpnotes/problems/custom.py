@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpnotes.core import Constant
 from dpnotes.problems.closed import closed_loss, refuse_code_of_tensors
-from dpnotes.problems.examples import check_points, rows
+from dpnotes.problems.examples import check_finite, check_points, rows
 from dpnotes.problems.passes import nothing_beneath, refuse_what_sees_all
 from dpnotes.util import validate
 from dpnotes.util.precision import full_precision, row_norms
@@ -76,9 +76,7 @@ class CustomProblem:
             refuse_code_of_tensors(**{f"data[{i}]": tensor})
         validate.same_length(**{f"data[{i}]": tensor for i, tensor in enumerate(data)})
         validate.at_least(1, num_examples=len(data[0]))
-        for i, tensor in enumerate(data):
-            if not bool(torch.isfinite(tensor).all()):
-                raise ValueError(f"Expected data[{i}] without NaN or infinite entries.")
+        check_finite(**{f"data[{i}]": tensor for i, tensor in enumerate(data)})
         self._dim, self._data, self._constants = dim, data, dict(constants or {})
         self._loss, self.opens = closed_loss(loss, dim, data)  # the reason why its own code runs, or None
         loss = self._loss

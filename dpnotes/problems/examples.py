@@ -1,7 +1,19 @@
-"""The arguments of a problem's methods: checks of points and of example indices, and the rows at these indices."""
+"""The common parts of problems: checks of points and of example indices, the rows at these indices, shared examples."""
+
+from typing import Self
 
 import torch
 from torch import Tensor
+
+
+class SharedExamples:
+    """The base of problems whose runs share their examples, each with a gradient that depends on its own rows alone."""
+
+    keeps_examples_apart = True
+
+    def take(self, index: Tensor | slice) -> Self:
+        """Return this problem: all runs share its examples."""
+        return self
 
 
 def rows(data: Tensor, examples: Tensor | None, runs: int) -> Tensor:
@@ -30,6 +42,44 @@ def rows(data: Tensor, examples: Tensor | None, runs: int) -> Tensor:
     if len(data) == 1:
         return data[0][examples]
     return data[torch.arange(runs, device=data.device)[:, None], examples]
+
+
+def check_finite(**named: Tensor) -> None:
+    """Raise an error unless all entries of these tensors are finite.
+
+    Raises:
+      ValueError: for the first tensor with another entry.
+
+    Example:
+      >>> check_finite(x=torch.tensor([1.0, torch.nan]))
+      Traceback (most recent call last):
+      ValueError: Expected x without NaN or infinite entries.
+    """
+    for name, tensor in named.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"Expected {name} without NaN or infinite entries.")
+
+
+def check_data(like: Tensor, axes: tuple[str, ...], **named: Tensor) -> None:
+    """Raise an error unless each tensor is finite, and has these axes and the type of `like`.
+
+    Raises:
+      ValueError: for another shape or type, no entries, NaN or infinite ones.
+
+    Example:
+      >>> check_data(torch.ones(2), ("n", "dim"), targets=torch.ones(2))
+      Traceback (most recent call last):
+      ValueError: Expected targets, torch.float32 of shape (2,), to be floating point, not empty, of axes (n, dim).
+    """
+    for name, tensor in named.items():
+        if tensor.dim() != len(axes) or not tensor.numel() or not tensor.is_floating_point():
+            raise ValueError(
+                f"Expected {name}, {tensor.dtype} of shape {tuple(tensor.shape)}, to be floating point, not empty, of "
+                f"axes ({', '.join(axes)})."
+            )
+        if tensor.dtype != like.dtype:
+            raise ValueError(f"Expected {name}, {tensor.dtype}, to be {like.dtype}, as the other data.")
+    check_finite(**named)
 
 
 def check_points(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> None:

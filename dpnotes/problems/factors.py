@@ -36,6 +36,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
 
+from dpnotes.util.per_run import part_of
 from dpnotes.util.precision import full_precision, row_norms
 
 # The most numbers that a norm materialises at once: what fits a CPU's cache, or fills a GPU.
@@ -65,14 +66,13 @@ class FactoredGradient(Protocol):
     """The contribution of one call of a layer to the per-example gradients of one parameter.
 
     The norms of `squares` also bound an example's contribution to a weighted sum in floating point; `weighted_sum` has
-    the parameter's shape; `write` materialises, `(batch, *shape)`; `take` keeps some of the examples, and `without`
-    sets the gradients of some to 0, whatever they were. All results are at least float32.
+    the parameter's shape; `write` materialises, `(batch, *shape)`; `without` sets the gradients of some
+    examples to 0, whatever they were. All results are at least float32.
     """
 
     def squares(self) -> Squares: ...
     def weighted_sum(self, weights: Tensor) -> Tensor: ...
     def write(self) -> Tensor: ...
-    def take(self, index: Tensor | slice) -> "FactoredGradient": ...
     def without(self, absent: Tensor) -> "FactoredGradient": ...
 
 
@@ -94,9 +94,6 @@ class Written:
 
     def write(self) -> Tensor:
         return self.each
-
-    def take(self, index: Tensor | slice) -> "Written":
-        return Written(self.each[index])
 
     def without(self, absent: Tensor) -> "Written":
         return Written(_zeroed(self.each, absent))
@@ -136,9 +133,6 @@ class Outer:
     def write(self) -> Tensor:
         return _product(self.errors.mT, self.inputs)
 
-    def take(self, index: Tensor | slice) -> "Outer":
-        return Outer(self.inputs[index], self.errors[index])
-
     def without(self, absent: Tensor) -> "Outer":
         return Outer(_zeroed(self.inputs, absent), _zeroed(self.errors, absent))
 
@@ -171,7 +165,7 @@ class Patches:
         by_inner_products, written_out, size, _ = self.costs()
         size += math.prod(self.layer.kernel_size) * self.inputs[0].numel()
         if written_out < by_inner_products:
-            written = [_lengths(self.take(block).write()).square_() for block in _blocks(self.errors, size)]
+            written = [_lengths(part_of(self, block).write()).square_() for block in _blocks(self.errors, size)]
             return self._with_room(_joined(written))
         groups = self.layer.groups
         pixels, positions = self.inputs[0, 0].numel(), self.errors[0, 0].numel()
@@ -231,9 +225,6 @@ class Patches:
         errors = self.errors.unflatten(1, (groups, -1)).flatten(0, 1).flatten(2)
         return _product(errors, patches.mT).view(len(self.inputs), *layer.weight.shape)
 
-    def take(self, index: Tensor | slice) -> "Patches":
-        return Patches(self.inputs[index], self.errors[index], self.layer)
-
     def without(self, absent: Tensor) -> "Patches":
         return Patches(_zeroed(self.inputs, absent), _zeroed(self.errors, absent), self.layer)
 
@@ -269,9 +260,6 @@ class Lookups:
         indices = self.indices + self.num_rows * torch.arange(batch, device=self.indices.device)[:, None]
         tables = _table(self.errors.to(_wide(self.errors)), indices, batch * self.num_rows)
         return tables.unflatten(0, (batch, self.num_rows))
-
-    def take(self, index: Tensor | slice) -> "Lookups":
-        return Lookups(self.indices[index], self.errors[index], self.num_rows)
 
     def without(self, absent: Tensor) -> "Lookups":
         return Lookups(self.indices, _zeroed(self.errors, absent), self.num_rows)

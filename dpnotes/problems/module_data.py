@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.problems.closed import refuse_code_of_tensors, stand_ins
+from dpnotes.problems.examples import check_finite
 from dpnotes.problems.passes import Examples
 from dpnotes.util import validate
 
@@ -54,8 +55,7 @@ class ModuleData:
                 raise ValueError(f"Expected {name} on {tensor.device} to be where labels are, on {place}.")
             if tensor.is_floating_point() and tensor.dtype != dtype:
                 raise ValueError(f"Expected {name} of type {tensor.dtype} to have the parameters' {dtype}.")
-            if not bool(torch.isfinite(tensor).all()):
-                raise ValueError(f"Expected {name} without NaN or infinite entries.")
+            check_finite(**{name: tensor})
 
     @cached_property
     def stand_ins(self) -> Examples:

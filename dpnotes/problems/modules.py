@@ -433,11 +433,7 @@ class ModuleProblem:
             return torch.stack(means)
 
     def evaluate(
-        self,
-        x: Tensor,
-        inputs: Tensor | tuple[Tensor, ...],
-        labels: Tensor,
-        statistics_from: Tensor | None = None,
+        self, x: Tensor, inputs: Tensor | tuple[Tensor, ...], labels: Tensor, statistics_from: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Mean loss and accuracy, each `(runs,)`, at the points `x` on other examples.
 

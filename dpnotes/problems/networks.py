@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Constant
-from dpnotes.problems.examples import check_points, rows
+from dpnotes.problems.examples import check_finite, check_points, rows
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.precision import full_precision, row_norms
@@ -293,8 +293,7 @@ def _extend(inputs: Tensor, labels: Tensor, num_classes: int) -> Tensor:
             f"Expected labels, {labels.dtype} of shape {tuple(labels.shape)}, to be int64 of shape "
             f"{tuple(inputs.shape[:-1])}."
         )
-    if not bool(torch.isfinite(inputs).all()):
-        raise ValueError("Expected inputs without NaN or infinite entries.")
+    check_finite(inputs=inputs)
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= num_classes:
         raise ValueError(f"Expected labels in 0 ... {num_classes - 1}, got {low} ... {high}.")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dpnotes.core import Constant
 from dpnotes.problems.custom import MaterialisedGradients
-from dpnotes.problems.examples import check_points, rows
+from dpnotes.problems.examples import SharedExamples, check_data, check_points, rows
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.precision import full_precision, row_norms
@@ -24,7 +24,7 @@ _LOWER_BOUND = Constant(0.0, "proved", "no loss is negative")
 
 
 @dataclass(frozen=True, eq=False)
-class AbsoluteDeviations:
+class AbsoluteDeviations(SharedExamples):
     """The mean of `f_i(x) = sum_k w_k |x_k - c_ik|`: convex, its minimiser a median of the targets in each coordinate.
 
     Args:
@@ -66,19 +66,10 @@ class AbsoluteDeviations:
         return len(self.targets)
 
     @property
-    def keeps_examples_apart(self) -> bool:
-        """Always true: each example's gradient depends on that example's rows alone."""
-        return True
-
-    @property
     def constants(self) -> dict[str, Constant]:
         """A Lipschitz constant of every example, attained away from the kinks."""
         value = float(torch.linalg.vector_norm(self._weights))
         return {"lipschitz": Constant(value, "proved", "the norm of the weights"), "lower_bound": _LOWER_BOUND}
-
-    def take(self, index: Tensor | slice) -> "AbsoluteDeviations":
-        """Return this problem: all runs share its examples."""
-        return self
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> MaterialisedGradients:
         """The losses and materialised per-example gradients at the points `x`: a weighted sign for each coordinate.
@@ -104,7 +95,7 @@ class AbsoluteDeviations:
 
 
 @dataclass(frozen=True, eq=False)
-class MaxOfLinear:
+class MaxOfLinear(SharedExamples):
     """The mean of `f_i(x) = max_k a_k' x + b_ik`: convex; with one example its Goldstein norm is known exactly.
 
     Args:
@@ -145,18 +136,9 @@ class MaxOfLinear:
         return len(self._offsets)
 
     @property
-    def keeps_examples_apart(self) -> bool:
-        """Always true: slopes are no data, and each example's gradient depends on its own row of offsets alone."""
-        return True
-
-    @property
     def constants(self) -> dict[str, Constant]:
         """A Lipschitz constant of every example, attained where the longest slope is active."""
         return {"lipschitz": Constant(float(self._norms.max()), "proved", "the norm of the longest slope")}
-
-    def take(self, index: Tensor | slice) -> "MaxOfLinear":
-        """Return this problem: all runs share its examples."""
-        return self
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> "ChosenSlopes":
         """The losses, and the per-example gradients as indices of slopes; see `AbsoluteDeviations.gradients`."""
@@ -201,7 +183,7 @@ class ChosenSlopes:
 
 
 @dataclass(frozen=True, eq=False)
-class MinOfNorms:
+class MinOfNorms(SharedExamples):
     """The mean of `f_i(x) = min_k |x - c_k - z_i|`: several valleys, kinks between them, no flat region.
 
     Args:
@@ -254,21 +236,12 @@ class MinOfNorms:
         return len(self.shifts)
 
     @property
-    def keeps_examples_apart(self) -> bool:
-        """Always true: centers are no data, and each example's gradient depends on its own shift alone."""
-        return True
-
-    @property
     def constants(self) -> dict[str, Constant]:
         """A Lipschitz constant of every example, attained away from the kinks."""
         return {
             "lipschitz": Constant(1.0, "proved", "a minimum of distances, whose gradients are unit vectors"),
             "lower_bound": _LOWER_BOUND,
         }
-
-    def take(self, index: Tensor | slice) -> "MinOfNorms":
-        """Return this problem: all runs share its examples."""
-        return self
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> MaterialisedGradients:
         """The losses and the materialised per-example gradients, since factors would cancel near a center.
@@ -297,29 +270,6 @@ class MinOfNorms:
 
 
 # ---------------------------------------------------------------- checks of arguments
-def check_data(like: Tensor, axes: tuple[str, ...], **named: Tensor) -> None:
-    """Raise an error unless each tensor is finite, and has these axes and the type of `like`.
-
-    Raises:
-      ValueError: for another shape or type, no entries, NaN or infinite ones.
-
-    Example:
-      >>> check_data(torch.ones(2), ("n", "dim"), targets=torch.ones(2))
-      Traceback (most recent call last):
-      ValueError: Expected targets, torch.float32 of shape (2,), to be floating point, not empty, of axes (n, dim).
-    """
-    for name, tensor in named.items():
-        if tensor.dim() != len(axes) or not tensor.numel() or not tensor.is_floating_point():
-            raise ValueError(
-                f"Expected {name}, {tensor.dtype} of shape {tuple(tensor.shape)}, to be floating point, not empty, of "
-                f"axes ({', '.join(axes)})."
-            )
-        if tensor.dtype != like.dtype:
-            raise ValueError(f"Expected {name}, {tensor.dtype}, to be {like.dtype}, as the other data.")
-        if not bool(torch.isfinite(tensor).all()):
-            raise ValueError(f"Expected {name} without NaN or infinite entries.")
-
-
 def check_many_points(x: Tensor, dim: int, dtype: torch.dtype) -> None:
     """Raise an error unless `x` has shape `(runs, points, dim)` and the type `dtype`.
 

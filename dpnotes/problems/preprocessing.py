@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dpnotes.problems.datasets.dataset import Dataset
+from dpnotes.problems.examples import check_finite
 from dpnotes.util.validate import AtLeastOne, Positive, checked
 
 UNACCOUNTED = (
@@ -33,9 +35,15 @@ class Projection:
         """
         if inputs.shape[-1] != len(self.mean):
             raise ValueError(f"Expected inputs.shape={tuple(inputs.shape)} to have {len(self.mean)} features.")
-        _finite(inputs)
+        check_finite(inputs=inputs)
         mean, directions = self.mean.to(inputs.device), self.directions.to(inputs.device)
         return ((inputs.double() - mean) @ directions).to(inputs.dtype)
+
+
+@checked
+def projected(data: Dataset, num_components: AtLeastOne, max_norm: Positive = 10.0) -> Dataset:
+    """The data set in the projection that `fit` computes on its training examples, which is not accounted for."""
+    return data.with_inputs(fit(data.train_inputs, num_components, max_norm).apply)
 
 
 @checked
@@ -65,7 +73,7 @@ def fit(inputs: Tensor, num_components: AtLeastOne, max_norm: Positive = 10.0) -
         raise ValueError(
             f"Expected inputs.shape={tuple(inputs.shape)} to be (examples, features), two examples or more."
         )
-    _finite(inputs)
+    check_finite(inputs=inputs)
     exact = inputs.double()
     mean = exact.mean(0)
     centred = exact - mean
@@ -79,8 +87,3 @@ def fit(inputs: Tensor, num_components: AtLeastOne, max_norm: Positive = 10.0) -
     largest = directions.gather(0, directions.abs().argmax(0, keepdim=True))
     directions = directions * largest.sign() / variances.sqrt()
     return Projection(mean, directions * (max_norm / torch.linalg.vector_norm(centred @ directions, dim=1).max()))
-
-
-def _finite(inputs: Tensor) -> None:
-    if not bool(torch.isfinite(inputs).all()):
-        raise ValueError("Expected inputs without NaN or infinite entries.")

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from dpnotes.core import Constant
-from dpnotes.problems.examples import check_points, rows
+from dpnotes.problems.examples import SharedExamples, check_finite, check_points, rows
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.validate import AtLeastOne, AtLeastTwo, Finite, NonNegative, Positive, Seed, checked
@@ -58,7 +58,7 @@ class QuadraticGradients:
 
 
 @dataclass(frozen=True, eq=False)
-class Quadratic:
+class Quadratic(SharedExamples):
     """The mean of `f_i(x) = (x - c)' A (x - c) / 2 + b_i' (x - c)`, with `A` diagonal and `sum_i b_i = 0`.
 
     So `f(x) = (x - c)' A (x - c) / 2`, with minimum 0 at `c`; the examples differ by their offsets `b_i` alone.
@@ -91,9 +91,7 @@ class Quadratic:
                 f"{tuple(self.center.shape)} to be (dim,), (examples, dim) and (dim,)."
             )
         validate.at_least(1, num_examples=len(self.offsets), dim=dim)
-        for name, tensor in (("spectrum", self.spectrum), ("offsets", self.offsets), ("center", self.center)):
-            if not bool(torch.isfinite(tensor).all()):
-                raise ValueError(f"Expected {name} without NaN or infinite entries.")
+        check_finite(spectrum=self.spectrum, offsets=self.offsets, center=self.center)
         validate.positive(smallest_eigenvalue=float(self.spectrum.min()))
         tolerance = 100 * torch.finfo(self.offsets.dtype).eps * float(self.offsets.abs().max())
         if float(self.offsets.mean(0).abs().max()) > tolerance:
@@ -127,11 +125,6 @@ class Quadratic:
     def num_examples(self) -> int:
         """The number of examples."""
         return len(self.offsets)
-
-    @property
-    def keeps_examples_apart(self) -> bool:
-        """Always true: each example's gradient depends on that example's rows alone."""
-        return True
 
     @property
     def constants(self) -> dict[str, Constant]:
@@ -170,10 +163,6 @@ class Quadratic:
             offsets = rows(self.offsets[None], examples, len(x))
             linear = (offsets @ away[..., None])[..., 0]
         return QuadraticGradients(self.excess_risk(x)[:, None] + linear, away * self.spectrum, offsets)
-
-    def take(self, index: Tensor | slice) -> "Quadratic":
-        """Return this problem: all runs share its examples."""
-        return self
 
     # ------------------------------------------------------------ noisy descent, in expectation
     def noise_influence(self, step_size: float, num_steps: int, momentum: float = 0.0) -> NDArray[np.float64]:

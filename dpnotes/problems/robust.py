@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Constant
-from dpnotes.problems.examples import check_points, rows
-from dpnotes.problems.nonsmooth import check_data, check_many_points
+from dpnotes.problems.examples import SharedExamples, check_data, check_points, rows
+from dpnotes.problems.nonsmooth import check_many_points
 from dpnotes.problems.sensing import SensingGradients
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
@@ -27,7 +27,7 @@ _LINKS: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class RobustRegression:
+class RobustRegression(SharedExamples):
     """The mean of `f_i(W) = |sum_j s_j link(w_j' a_i) - y_i|`: from `|x|` to a ReLU network of one hidden layer.
 
     One unit with weight 1 gives robust linear regression ("identity"; `|x|` if there is one coordinate), ReLU
@@ -114,11 +114,6 @@ class RobustRegression:
         return len(self.targets)
 
     @property
-    def keeps_examples_apart(self) -> bool:
-        """Always true: each example's gradient depends on that example's rows alone."""
-        return True
-
-    @property
     def constants(self) -> dict[str, Constant]:
         """A Lipschitz constant of every example, attained where all units have slope 1 or -1 at the longest input."""
         value = float(self._norms.max() * torch.linalg.vector_norm(self._weights))
@@ -127,10 +122,6 @@ class RobustRegression:
             "lipschitz": Constant(value, "proved", why),
             "lower_bound": Constant(0.0, "proved", "an absolute error is not negative"),
         }
-
-    def take(self, index: Tensor | slice) -> "RobustRegression":
-        """Return this problem: all runs share its examples."""
-        return self
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> SensingGradients:
         """The losses and the factored per-example gradients at the points `x`, `(runs, dim)`.

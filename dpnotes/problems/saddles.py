@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Constant
+from dpnotes.problems.examples import check_finite
 from dpnotes.problems.landscapes import Saddle, check_points, hessian_by_columns
 from dpnotes.util import validate
 from dpnotes.util.validate import NonNegative, Positive, checked
@@ -175,8 +176,7 @@ class PopulationSensing:
         shape = tuple(self.signal.shape)
         if len(shape) != 2 or not self.signal.is_floating_point() or not self.signal.numel():
             raise ValueError(f"Expected signal, {self.signal.dtype} of shape {shape}, to be a real matrix.")
-        if not bool(torch.isfinite(self.signal).all()):
-            raise ValueError("Expected signal without NaN or infinite entries.")
+        check_finite(signal=self.signal)
         rows, columns = self.signal.shape
         if rows < max(2, columns):
             raise ValueError(f"Expected signal.shape={(rows, columns)} to have 2 rows, and as many rows as columns.")

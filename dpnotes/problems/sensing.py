@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Constant
-from dpnotes.problems.examples import check_points
+from dpnotes.problems.examples import SharedExamples, check_data, check_points
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.precision import full_precision, row_norms
@@ -61,7 +61,7 @@ class SensingGradients:
 
 
 @dataclass(frozen=True, eq=False)
-class QuadraticSensing:
+class QuadraticSensing(SharedExamples):
     """The mean of `f_i(U) = (|U' a_i|^2 - y_i)^2 / 4`, a `core.Problem`; with one column it is phase retrieval.
 
     A point `(runs, dim)` holds U, `(m, rank)`, flat and by rows. With `n` examples and `r` runs `gradients` costs
@@ -93,14 +93,8 @@ class QuadraticSensing:
 
     def __post_init__(self) -> None:
         validate.at_least(1, rank=self.rank)
-        for name, tensor, axes in (("measurements", self.measurements, 2), ("targets", self.targets, 1)):
-            if tensor.dim() != axes or not tensor.is_floating_point() or not tensor.numel():
-                raise ValueError(
-                    f"Expected {name}, {tensor.dtype} of shape {tuple(tensor.shape)}, to be floating point, not empty, "
-                    f"with axes {('examples', 'm')[:axes]}."
-                )
-            if not bool(torch.isfinite(tensor).all()):
-                raise ValueError(f"Expected {name} without NaN or infinite entries.")
+        check_data(self.measurements, ("examples", "m"), measurements=self.measurements)
+        check_data(self.targets, ("examples",), targets=self.targets)
         validate.same_length(measurements=self.measurements, targets=self.targets)
         # In blocks, since on a GPU a float64 norm makes a float64 copy of all of its rows.
         blocks = self.measurements.split(_rows_at_once(self.measurements.shape[1]))
@@ -150,11 +144,6 @@ class QuadraticSensing:
         return len(self.targets)
 
     @property
-    def keeps_examples_apart(self) -> bool:
-        """Always true: each example's gradient depends on that example's rows alone."""
-        return True
-
-    @property
     def constants(self) -> dict[str, Constant]:
         """The known constants: the infimum of the loss is at least 0. Gradients grow like a cube, so clip them."""
         return {"lower_bound": Constant(0.0, "proved", "a mean of squares")}
@@ -192,7 +181,3 @@ class QuadraticSensing:
             projections = torch.bmm(measurements, matrix)
         residuals = projections.square().sum(-1) - targets
         return SensingGradients(residuals.square() / 4, residuals, projections, measurements, norms)
-
-    def take(self, index: Tensor | slice) -> "QuadraticSensing":
-        """Return this problem: all runs share its examples."""
-        return self

@@ -47,18 +47,12 @@ class Linear:
     """The profile `slope t`; as a feature of `VirtualData` it is additive noise of standard deviation `slope`."""
 
     slope: NonNegative
+    smoothness = 0.0
+    hessian_lipschitz = 0.0
 
     @property
     def lipschitz(self) -> float:
         return self.slope
-
-    @property
-    def smoothness(self) -> float:
-        return 0.0
-
-    @property
-    def hessian_lipschitz(self) -> float:
-        return 0.0
 
     @property
     def minimum(self) -> float:
@@ -83,6 +77,8 @@ class Parabola:
     """The profile `curvature t^2 / 2`; with a negative curvature it has no minimum, and descent moves away for ever."""
 
     curvature: float
+    lipschitz = math.inf
+    hessian_lipschitz = 0.0
 
     def __post_init__(self) -> None:
         validate.real(curvature=self.curvature)
@@ -90,16 +86,8 @@ class Parabola:
             raise ValueError("Expected curvature=0 to be another number: Linear(0.0) is the profile that is zero.")
 
     @property
-    def lipschitz(self) -> float:
-        return math.inf
-
-    @property
     def smoothness(self) -> float:
         return abs(self.curvature)
-
-    @property
-    def hessian_lipschitz(self) -> float:
-        return 0.0
 
     @property
     def minimum(self) -> float:
@@ -130,6 +118,8 @@ class LogCosh:
 
     curvature: Positive
     width: Positive = 1.0
+    minimum = 0.0
+    maximum = math.inf
 
     @property
     def lipschitz(self) -> float:
@@ -142,14 +132,6 @@ class LogCosh:
     @property
     def hessian_lipschitz(self) -> float:
         return 4 / (3 * math.sqrt(3)) * self.curvature / self.width
-
-    @property
-    def minimum(self) -> float:
-        return 0.0
-
-    @property
-    def maximum(self) -> float:
-        return math.inf
 
     def value(self, t: Tensor) -> Tensor:
         # log cosh u = log(1 + 2 sinh^2(u / 2)) for small u, where |u| + softplus(-2 |u|) - log 2 would cancel.
@@ -242,14 +224,12 @@ class DoubleWell:
     gamma: Positive
     width: Positive = 1.0
     radius: Finite | None = None
+    lipschitz = math.inf
+    maximum = math.inf
 
     def __post_init__(self) -> None:
         if self.radius is not None and self.radius < self.width:
             raise ValueError(f"Expected radius={self.radius} >= width={self.width}: the minima lie within it.")
-
-    @property
-    def lipschitz(self) -> float:
-        return math.inf
 
     @property
     def smoothness(self) -> float:
@@ -262,10 +242,6 @@ class DoubleWell:
     @property
     def minimum(self) -> float:
         return -self.gamma * self.width**2 / 4
-
-    @property
-    def maximum(self) -> float:
-        return math.inf
 
     @property
     def _edge(self) -> float:

@@ -20,6 +20,7 @@ import torch
 from scipy import special
 from torch import Tensor
 
+from dpnotes.problems.examples import check_finite
 from dpnotes.util.validate import AtLeastOne, Finite, Positive, checked
 
 # From c = 10 on the series converges fast, in some `6 sqrt(dim)` terms; below it does not, but scipy (1.17) copes.
@@ -127,15 +128,10 @@ def _hypergeometric(a: float, b: float, c: float, z: np.ndarray) -> tuple[np.nda
     return function(a, b, c), a * b / c * function(a + 1, b + 1, c + 1)
 
 
-def _check_finite(t: Tensor) -> None:
-    if not bool(torch.isfinite(t).all()):
-        raise ValueError("Expected numbers without NaN or infinite entries.")
-
-
 @checked
 def _scaled(t: Tensor, radius: Positive, dim: AtLeastOne) -> np.ndarray:
     """The absolute values in units of the radius, float64; the arguments are checked."""
-    _check_finite(t)
+    check_finite(numbers=t)
     return (t.double().abs() / radius).cpu().numpy()
 
 
@@ -145,7 +141,7 @@ def _check_envelope(t: Tensor, parameter: Positive, slope: Finite) -> None:
     """Raise an error for arguments outside their domains, or beyond the range of the type of `t`."""
     if not t.is_floating_point():
         raise TypeError(f"Expected values of a floating-point type, got {t.dtype}.")
-    _check_finite(t)
+    check_finite(numbers=t)
     kind, unit = torch.finfo(t.dtype), parameter * abs(slope)
     small = min(parameter, unit) if slope else parameter
     if small < kind.tiny or max(parameter, abs(slope), unit * abs(slope)) > kind.max:

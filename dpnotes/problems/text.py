@@ -106,10 +106,7 @@ def bert_tokenizer() -> Tokenizer:
 
 
 def tokenise(
-    corpus: Corpus,
-    tokenizer: Tokenizer,
-    length: int,
-    test: Literal["both", "in-domain", "out-of-domain"] = "both",
+    corpus: Corpus, tokenizer: Tokenizer, length: int, test: Literal["both", "in-domain", "out-of-domain"] = "both"
 ) -> Dataset:
     """The data set of a corpus: inputs `(examples, 2, length)` int64, which `Bert` takes.
 

@@ -39,8 +39,6 @@ _BLOCKS_A_THREAD = 2**13  # below this, handing work to a thread costs more than
 _M0, _M1 = (np.uint64(word) for word in MULTIPLIERS)
 _W0, _W1 = (np.uint64(word) for word in WEYL)
 _WORD, _12, _20, _32 = np.uint64(WORD), np.uint64(12), np.uint64(20), np.uint64(32)
-_L0, _L1, _L2, _L3, _L4, _L5, _L6, _L7, _L8, _L9 = LOG_SERIES
-_S0, _S1, _S2, _S3, _S4, _S5, _S6, _S7, _S8 = SINE_SERIES
 _SIGN, _SWAP, _ANGLE = np.uint64(2 ** (BITS - 2)), np.uint64(2 ** (BITS - 1)), np.uint64(2 ** (BITS - 2) - 1)
 _FRACTION, _HALF = np.int64(2**52 - 1), np.int64(1022 << 52)  # of a float64: fraction bits, and the exponent of 1/2
 _UNIT = 2.0**-BITS
@@ -77,6 +75,14 @@ def _float(bits):
 
 
 @numba.njit(inline="always")
+def _series(coefficients, x):
+    total = coefficients[-1]
+    for place in range(len(coefficients) - 2, -1, -1):
+        total = total * x + coefficients[place]
+    return total
+
+
+@numba.njit(inline="always")
 def _box_muller(radius_bits, angle_bits):
     # frexp by bit operations, valid since the argument is at least 0.5.
     bits = np.float64(_float(radius_bits)).view(np.int64)
@@ -84,28 +90,10 @@ def _box_muller(radius_bits, angle_bits):
     half = (bits & _FRACTION) | _HALF
     mantissa = np.int64(half).view(np.float64)
     s = (mantissa - CENTRE) / (mantissa + CENTRE)
-    x = s * s
-    log = _L9 * x + _L8
-    log = log * x + _L7
-    log = log * x + _L6
-    log = log * x + _L5
-    log = log * x + _L4
-    log = log * x + _L3
-    log = log * x + _L2
-    log = log * x + _L1
-    log = log * x + _L0
-    square = log * s + (np.float64(exponent) - (BITS + 0.5)) * MINUS_TWO_LOG_TWO
+    square = _series(LOG_SERIES, s * s) * s + (np.float64(exponent) - (BITS + 0.5)) * MINUS_TWO_LOG_TWO
     radius = math.sqrt(square if square > 0.0 else 0.0)
     angle = _float(angle_bits & _ANGLE) * ANGLE_STEP - EIGHTH_TURN
-    x = angle * angle
-    sine = _S8 * x + _S7
-    sine = sine * x + _S6
-    sine = sine * x + _S5
-    sine = sine * x + _S4
-    sine = sine * x + _S3
-    sine = sine * x + _S2
-    sine = sine * x + _S1
-    sine = (sine * x + _S0) * angle
+    sine = _series(SINE_SERIES, angle * angle) * angle
     cosine = math.sqrt(1.0 - sine * sine)
     radius = radius if (angle_bits & _SIGN) != 0 else -radius
     swap = (angle_bits & _SWAP) != 0

@@ -36,9 +36,7 @@ _SMALL = 512  # numbers over all runs, up to which a vector counts as small
 _NAMES = 15  # vectors kept in addition to the current one
 
 # Purposes for which secret streams may repeat a draw, and why: equal draws must reveal nothing about the data.
-REPLAYED = {
-    "augmentation": "a picture that passes twice in one step has to be changed alike; it is no release",
-}
+REPLAYED = {"augmentation": "a picture that passes twice in one step has to be changed alike; it is no release"}
 
 
 @lru_cache(maxsize=1024)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -20,13 +20,15 @@ from dpnotes.theory.evaluation import (
     place_text,
     substitute,
     to_mpf,
+    writer,
 )
+from dpnotes.theory.statements import Statement
 from dpnotes.theory.symbols import symbols_of
 from dpnotes.theory.verdicts import Kind, Verdict
 
 
 @dataclass(frozen=True)
-class Limit:
+class Limit(Statement):
     """The statement that `quantity` tends to `value` as `variable` goes to `point`.
 
     Args:
@@ -47,28 +49,20 @@ class Limit:
     example: Values = field(default_factory=dict)
     subject: sympy.Expr | None = None
 
-    @property
-    def printed(self) -> tuple[sympy.Expr, ...]:
-        """The printed limit."""
-        return (self.value,)
+    PRINTED = ("value",)
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
         """All its expressions, for checks of symbols and units."""
         return (self.quantity, self.value, *(sympy.sympify(v) for v in self.where.values()))
 
-    def restate(self, *printed: sympy.Expr) -> "Limit":
-        """Return the statement with another printed limit."""
-        return replace(self, value=printed[0])
-
-    def latex(self) -> str:
-        """Return the statement as printed, in LaTeX."""
-        target = f"{sympy.latex(self.variable)} \\to {sympy.latex(self.point)}"
-        return f"\\lim_{{{target}}} {sympy.latex(name_of(self.quantity, self.subject))} = {sympy.latex(self.value)}"
-
-    def plain(self) -> str:
-        """Return the statement as printed, as one line of plain text."""
-        return f"limit of {name_of(self.quantity, self.subject)} for {self.variable} -> {self.point} = {self.value}"
+    def said(self, latex: bool) -> str:
+        """The statement as printed."""
+        show = writer(latex)
+        name = show(name_of(self.quantity, self.subject))
+        if not latex:
+            return f"limit of {name} for {self.variable} -> {self.point} = {self.value}"
+        return f"\\lim_{{{show(self.variable)} \\to {show(self.point)}}} {name} = {show(self.value)}"
 
     def verdict(self) -> Verdict:
         """The verdict: exact, contradicted or units differ."""
@@ -92,7 +86,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Ratio:
+class Ratio(Statement):
     """The statement that `quantity` is of the order of `rate` (Theta or O), asymptotically along the given axes.
 
     The ratio is evaluated to 200 digits on a grid in the logarithms of the symbols, over 16, 32 and 64 decades: its
@@ -116,28 +110,21 @@ class Ratio:
     example: Values = field(default_factory=dict)
     subject: sympy.Expr | None = None
 
-    @property
-    def printed(self) -> tuple[sympy.Expr, ...]:
-        """The printed rate."""
-        return (self.rate,)
+    PRINTED = ("rate",)
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
         """All its expressions, for checks of symbols and units."""
         return (self.quantity, self.rate, *(sympy.sympify(v) for v in self.where.values()))
 
-    def restate(self, *printed: sympy.Expr) -> "Ratio":
-        """Return the statement with another printed rate."""
-        return replace(self, rate=printed[0])
-
-    def latex(self) -> str:
-        """Return the statement as printed, in LaTeX."""
+    def said(self, latex: bool) -> str:
+        """The statement as printed."""
+        show = writer(latex)
+        name = show(name_of(self.quantity, self.subject))
+        if not latex:
+            return f"{name} = {self.sense}({self.rate})"
         order = "\\Theta" if self.sense == "Theta" else "\\mathcal{O}"
-        return f"{sympy.latex(name_of(self.quantity, self.subject))} = {order}\\left({sympy.latex(self.rate)}\\right)"
-
-    def plain(self) -> str:
-        """Return the statement as printed, as one line of plain text."""
-        return f"{name_of(self.quantity, self.subject)} = {self.sense}({self.rate})"
+        return f"{name} = {order}\\left({show(self.rate)}\\right)"
 
     def verdict(self) -> Verdict:
         """The verdict: up to constants, up to logs, improvable, not implied, contradicted or units differ."""

@@ -62,7 +62,9 @@ def sources(paper: str) -> list[Path]:
         others -= {path}
         named = set(_WORD.findall(" ".join(_IMPORT.findall(path.read_text(encoding="utf-8")))))
         found += sorted(other for other in others if other.stem in named and other not in found)
-    beside = [package / name for name in ("util/files.py", "util/validate.py", "privacy/__init__.py")]
+    beside = [
+        package / name for name in ("util/__init__.py", "util/files.py", "util/validate.py", "privacy/__init__.py")
+    ]
     return [*sorted((package / "theory").glob("*.py")), *beside, *found]
 
 

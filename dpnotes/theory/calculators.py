@@ -62,37 +62,37 @@ class Output:
         return self.meaning if self.role is Role.PARAMETER else f"{self.meaning} [{kind}]"
 
 
-def accuracies(measure: Measure, meanings: Mapping[str, str], *, floor: bool = False) -> dict[str, Output]:
+def accuracies(measure: Measure, *, floor: bool = False, **meanings: str) -> dict[str, Output]:
     """Outputs with the role of accuracies, of one measure.
 
-    >>> print(accuracies(Measure.SECOND_ORDER, {"alpha": "accuracy"})["alpha"])
+    >>> print(accuracies(Measure.SECOND_ORDER, alpha="accuracy")["alpha"])
     accuracy [accuracy: second-order stationarity for the population]
     """
     return {name: Output(meaning, Role.ACCURACY, measure, floor) for name, meaning in meanings.items()}
 
 
-def sample_sizes(meanings: Mapping[str, str]) -> dict[str, Output]:
+def sample_sizes(**meanings: str) -> dict[str, Output]:
     """Outputs with the role of sample sizes.
 
-    >>> str(sample_sizes({"n": "a number"})["n"].role)
+    >>> str(sample_sizes(n="a number")["n"].role)
     'sample size'
     """
     return {name: Output(meaning, Role.SAMPLE_SIZE) for name, meaning in meanings.items()}
 
 
-def evaluations(meanings: Mapping[str, str]) -> dict[str, Output]:
+def evaluations(**meanings: str) -> dict[str, Output]:
     """Outputs that count evaluations of gradients or function values, or steps.
 
-    >>> str(evaluations({"n": "a number"})["n"].role)
+    >>> str(evaluations(n="a number")["n"].role)
     'evaluations'
     """
     return {name: Output(meaning, Role.EVALUATIONS) for name, meaning in meanings.items()}
 
 
-def parameters(meanings: Mapping[str, str]) -> dict[str, Output]:
+def parameters(**meanings: str) -> dict[str, Output]:
     """Outputs that are parameters, the role of all other outputs.
 
-    >>> str(parameters({"n": "a number"})["n"].role)
+    >>> str(parameters(n="a number")["n"].role)
     'parameter'
     """
     return {name: Output(meaning, Role.PARAMETER) for name, meaning in meanings.items()}
@@ -142,7 +142,7 @@ class Calculator:
     >>> from dpnotes.theory.symbols import PaperSymbols
     >>> x = PaperSymbols("example").symbol("x", "a number")
     >>> factor = {"paper": 2.0, "one": 1.0}
-    >>> scaled = parameters({"y": "scaled"})
+    >>> scaled = parameters(y="scaled")
     >>> scale = Calculator(lambda x, constants: {"y": factor[constants] * x}, (x,), scaled, tuple(factor))
     >>> scale(x=3.0), scale(x=3.0, constants="one")
     ({'y': 6.0}, {'y': 3.0})
@@ -263,8 +263,9 @@ class Calculator:
 
 
 def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert numpy scalars to Python numbers."""
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
+    """Convert numpy scalars, and arrays of one number, to Python numbers."""
+    numpy = np.generic | np.ndarray
+    return {name: value.item() if isinstance(value, numpy) else value for name, value in found.items()}
 
 
 def _float_if_large(value: Any) -> Any:

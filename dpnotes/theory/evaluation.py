@@ -204,6 +204,15 @@ def name_of(quantity: sympy.Expr, subject: sympy.Expr | None) -> sympy.Expr:
     return quantity if subject is None else subject
 
 
+def writer(latex: bool) -> Callable[[Any], str]:
+    """The function that writes an expression: in LaTeX, or as plain text.
+
+    >>> writer(latex=False)(sympy.Symbol("x_1")), writer(latex=True)(sympy.Symbol("x_1"))
+    ('x_1', 'x_{1}')
+    """
+    return sympy.latex if latex else str
+
+
 def held_for(conditions: Sequence[str], latex: bool = False) -> str:
     """The text ` for a, b` of the conditions; empty if there are none.
 
@@ -232,6 +241,5 @@ def at_most_one(monomials: Iterable[sympy.Expr], latex: bool = False) -> list[st
     ['d <= m']
     """
     sides = [sympy.fraction(sympy.together(monomial)) for monomial in monomials]
-    if latex:
-        return [f"{sympy.latex(lower)} \\leq {sympy.latex(upper)}" for lower, upper in sides]
-    return [f"{lower} <= {upper}" for lower, upper in sides]
+    show, sign = writer(latex), "\\leq" if latex else "<="
+    return [f"{show(lower)} {sign} {show(upper)}" for lower, upper in sides]

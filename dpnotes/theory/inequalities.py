@@ -4,7 +4,7 @@ import itertools
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -29,7 +29,9 @@ from dpnotes.theory.evaluation import (
     place_text,
     relations,
     substitute,
+    writer,
 )
+from dpnotes.theory.statements import Statement
 from dpnotes.theory.symbols import POSITIVE, Interval, expand, symbols_of
 from dpnotes.theory.verdicts import Kind, Verdict
 
@@ -39,7 +41,7 @@ _SHARP = 1.005  # a bound this close to the quantity somewhere counts as attaine
 
 
 @dataclass(frozen=True)
-class Inequality:
+class Inequality(Statement):
     """The statement that `quantity <= bound` (or `<`, `>=`) everywhere in a region.
 
     Args:
@@ -65,29 +67,19 @@ class Inequality:
     example: Values = field(default_factory=dict)
     subject: sympy.Expr | None = None
 
-    @property
-    def printed(self) -> tuple[sympy.Expr, ...]:
-        """The printed bound."""
-        return (self.bound,)
+    PRINTED = ("bound",)
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
         """All its expressions, for checks of symbols and units."""
         return (self.quantity, self.bound, *(sympy.sympify(v) for v in self.where.values()), *self.conditions)
 
-    def restate(self, *printed: sympy.Expr) -> "Inequality":
-        """Return the statement with another printed bound."""
-        return replace(self, bound=printed[0])
-
-    def latex(self) -> str:
-        """Return the statement as printed, in LaTeX."""
-        relation = {"<=": "\\leq", "<": "<", ">=": "\\geq"}[self.sense]
-        name = sympy.latex(name_of(self.quantity, self.subject))
-        return f"{name} {relation} {sympy.latex(self.bound)}{self._where_it_holds(latex=True)}"
-
-    def plain(self) -> str:
-        """Return the statement as printed, as one line of plain text."""
-        return f"{name_of(self.quantity, self.subject)} {self.sense} {self.bound}{self._where_it_holds(latex=False)}"
+    def said(self, latex: bool) -> str:
+        """The statement as printed."""
+        show = writer(latex)
+        name = show(name_of(self.quantity, self.subject))
+        sign = {"<=": "\\leq", "<": "<", ">=": "\\geq"}[self.sense] if latex else self.sense
+        return f"{name} {sign} {show(self.bound)}{self._where_it_holds(latex)}"
 
     def _where_it_holds(self, latex: bool) -> str:
         """The text of the conditions, and of domains other than the positive numbers."""
@@ -178,7 +170,7 @@ class Inequality:
 
 
 @dataclass(frozen=True)
-class Monotone:
+class Monotone(Statement):
     """The statement that `quantity` grows, or falls, in `variable` in a region; its derivative is checked.
 
     Only its direction can be mutated: a test of such a claim states the opposite, whose check must fail.
@@ -204,27 +196,15 @@ class Monotone:
     subject: sympy.Expr | None = None
 
     @property
-    def printed(self) -> tuple[sympy.Expr, ...]:
-        """The empty tuple: a mutant has nothing to change."""
-        return ()
-
-    @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
         """All its expressions, for checks of symbols and units."""
         return (self.quantity, self.variable, *(sympy.sympify(v) for v in self.where.values()), *self.conditions)
 
-    def restate(self, *printed: sympy.Expr) -> "Monotone":
-        """Return the statement itself."""
-        return self
-
-    def latex(self) -> str:
-        """Return the statement as printed, in LaTeX."""
-        name = sympy.latex(name_of(self.quantity, self.subject))
-        return f"{name} \\text{{ is {self.sense} in }} {sympy.latex(self.variable)}"
-
-    def plain(self) -> str:
-        """Return the statement as printed, as one line of plain text."""
-        return f"{name_of(self.quantity, self.subject)} is {self.sense} in {self.variable}"
+    def said(self, latex: bool) -> str:
+        """The statement as printed."""
+        show = writer(latex)
+        relation = f"\\text{{ is {self.sense} in }}" if latex else f"is {self.sense} in"
+        return f"{show(name_of(self.quantity, self.subject))} {relation} {show(self.variable)}"
 
     def verdict(self) -> Verdict:
         """The verdict: exact, not refuted, contradicted or units differ."""

@@ -12,17 +12,10 @@ from typing import Any, Literal
 import sympy
 
 from dpnotes.theory import certificates
-from dpnotes.theory.balance import (
-    Balance,
-    Named,
-    Witness,
-    at_most,
-    balance,
-    regime_of,
-    require_room,
-)
-from dpnotes.theory.evaluation import Values, at_most_one, evaluator, held_for, number, place_text
+from dpnotes.theory.balance import Balance, Named, Witness, at_most, balance, regime_of, require_room
+from dpnotes.theory.evaluation import Values, at_most_one, evaluator, held_for, number, place_text, writer
 from dpnotes.theory.monomials import Branch, branches, monomial_of, monomials, powers_of
+from dpnotes.theory.statements import Statement
 from dpnotes.theory.symbols import symbols_of
 from dpnotes.theory.units import NONE, Unit, UnitsDiffer, equal_modulo, unit_of
 from dpnotes.theory.verdicts import Kind, Verdict
@@ -33,7 +26,7 @@ _ORDERS = {"O": "\\mathcal{O}", "Omega": "\\Omega", "Theta": "\\Theta"}
 
 
 @dataclass(frozen=True)
-class Rate:
+class Rate(Statement):
     """The statement that `subject` is of the order `value`: the best order that the terms allow, and no better.
 
     For a bound with the subject on both sides, or a sample size, the subject is a tuned symbol and the only term; the
@@ -63,10 +56,7 @@ class Rate:
     order: Order = "O"
     tilde: bool = False
 
-    @property
-    def printed(self) -> tuple[sympy.Expr, ...]:
-        """The printed rate."""
-        return (self.value,)
+    PRINTED = ("value",)
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
@@ -74,20 +64,14 @@ class Rate:
         named = (self.terms, self.constraints, self.regime)
         return (self.value, *self.tuned, *self.logs, *self.normalised, *(e for group in named for e in group.values()))
 
-    def restate(self, *printed: sympy.Expr) -> "Rate":
-        """Return the statement with another printed rate."""
-        return replace(self, value=printed[0])
-
-    def latex(self) -> str:
-        """Return the statement as printed, in LaTeX."""
-        order = f"\\tilde{{{_ORDERS[self.order]}}}" if self.logs or self.tilde else _ORDERS[self.order]
-        held = held_for(at_most_one(self.regime.values(), latex=True), latex=True)
+    def said(self, latex: bool) -> str:
+        """The statement as printed."""
+        held = held_for(at_most_one(self.regime.values(), latex), latex)
+        tilde = bool(self.logs) or self.tilde
+        if not latex:
+            return f"{self.subject} = {self.order}{'~' * tilde}({self.value}){held}"
+        order = f"\\tilde{{{_ORDERS[self.order]}}}" if tilde else _ORDERS[self.order]
         return f"{sympy.latex(self.subject)} = {order}\\left({sympy.latex(self.value)}\\right){held}"
-
-    def plain(self) -> str:
-        """Return the statement as printed, as one line of plain text."""
-        held = held_for(at_most_one(self.regime.values()))
-        return f"{self.subject} = {self.order}{'~' if self.logs or self.tilde else ''}({self.value}){held}"
 
     def balance(self) -> Balance:
         """The best balance of the terms, with the normalised symbols set to 1.
@@ -104,16 +88,10 @@ class Rate:
         alike, pure = {**self.terms, "the stated rate": self.value}, {**self.constraints, **self.regime}
         if problem := _units_problem(alike, pure, self.normalised):
             return problem
-        found = self._compare(self.normalised)
+        found = _up_to_logs(self, self._compare(self.normalised))
         if found.kind == Kind.UP_TO_CONSTANTS and self._restates():
             listed = f"the terms are the stated ones, up to constants: {', '.join(self.terms)}"
             return Verdict(Kind.RESTATED, listed, partial(certificates.restated, **self._statement(self.normalised)))
-        if self.logs and found.kind in (Kind.NOT_IMPLIED, Kind.IMPROVABLE):
-            without = self._compare((*self.normalised, *self.logs))
-            if without.kind == Kind.UP_TO_CONSTANTS:
-                logs = ", ".join(map(str, self.logs))
-                return replace(without, kind=Kind.UP_TO_LOGS, evidence=f"{without.evidence}; {logs} put to 1")
-            return without
         if self.tilde and found.kind == Kind.UP_TO_CONSTANTS:
             return replace(found, kind=Kind.UP_TO_LOGS, evidence=f"{found.evidence}; logarithms are left out")
         return found
@@ -196,7 +174,7 @@ def _at_one(expression: sympy.Expr, ones: Sequence[sympy.Symbol]) -> Any:
 
 # ---------------------------------------------------------------- parameter choices
 @dataclass(frozen=True)
-class Choice:
+class Choice(Statement):
     """The statement that at the printed parameters the terms reach but do not exceed `rate`, and the constraints hold.
 
     Args:
@@ -233,15 +211,12 @@ class Choice:
         """Return the statement with other printed parameters."""
         return replace(self, parameters=dict(zip(self.parameters, printed, strict=True)))
 
-    def latex(self) -> str:
-        """Return the statement as printed, in LaTeX."""
-        listed = ", \\quad ".join(f"{sympy.latex(s)} = {sympy.latex(e)}" for s, e in self.parameters.items())
-        return listed + held_for(at_most_one(self.regime.values(), latex=True), latex=True)
-
-    def plain(self) -> str:
-        """Return the statement as printed, as one line of plain text."""
-        listed = ", ".join(f"{s} = {e}" for s, e in self.parameters.items())
-        return listed + held_for(at_most_one(self.regime.values()))
+    def said(self, latex: bool) -> str:
+        """The statement as printed."""
+        show = writer(latex)
+        listed = (f"{show(s)} = {show(e)}" for s, e in self.parameters.items())
+        held = held_for(at_most_one(self.regime.values(), latex), latex)
+        return (", \\quad " if latex else ", ").join(listed) + held
 
     def verdict(self) -> Verdict:
         """The verdict: up to constants, up to logs, not implied, improvable, contradicted or units differ."""
@@ -254,14 +229,7 @@ class Choice:
         terms = {**self.terms, "the rate": self.rate}
         if problem := _units_problem(terms, {**self.constraints, **self.regime}, self.normalised):
             return problem
-        found = self._compare(self.normalised)
-        if self.logs and found.kind in (Kind.NOT_IMPLIED, Kind.IMPROVABLE):
-            without = self._compare((*self.normalised, *self.logs))
-            if without.kind == Kind.UP_TO_CONSTANTS:
-                evidence = f"{without.evidence}; {', '.join(map(str, self.logs))} put to 1"
-                return replace(without, kind=Kind.UP_TO_LOGS, evidence=evidence)
-            return without
-        return found
+        return _up_to_logs(self, self._compare(self.normalised))
 
     def _compare(self, ones: Sequence[sympy.Symbol]) -> Verdict:
         if not self.terms:
@@ -350,7 +318,7 @@ def _frozen(powers: Mapping[Any, Any]) -> tuple[tuple[Any, Any], ...]:
 
 # ---------------------------------------------------------------- crossovers
 @dataclass(frozen=True)
-class Crossover:
+class Crossover(Statement):
     """The statement that `left = right` exactly at `variable = value`, for monomials with their coefficients.
 
     Args:
@@ -367,28 +335,18 @@ class Crossover:
     value: sympy.Expr
     example: Values = field(default_factory=dict)
 
-    @property
-    def printed(self) -> tuple[sympy.Expr, ...]:
-        """The printed value."""
-        return (self.value,)
+    PRINTED = ("value",)
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
         """All its expressions, for checks of symbols and units."""
         return (self.left, self.right, self.variable, self.value)
 
-    def restate(self, *printed: sympy.Expr) -> "Crossover":
-        """Return the statement with another printed value."""
-        return replace(self, value=printed[0])
-
-    def latex(self) -> str:
-        """Return the statement as printed, in LaTeX."""
-        place = f"{sympy.latex(self.variable)} = {sympy.latex(self.value)}"
-        return f"{sympy.latex(self.left)} = {sympy.latex(self.right)} \\iff {place}"
-
-    def plain(self) -> str:
-        """Return the statement as printed, as one line of plain text."""
-        return f"{self.left} = {self.right} at {self.variable} = {self.value}"
+    def said(self, latex: bool) -> str:
+        """The statement as printed."""
+        show = writer(latex)
+        where = "\\iff" if latex else "at"
+        return f"{show(self.left)} = {show(self.right)} {where} {show(self.variable)} = {show(self.value)}"
 
     def verdict(self) -> Verdict:
         """The verdict: exact, contradicted or units differ.
@@ -424,6 +382,17 @@ class Crossover:
 
 
 # ---------------------------------------------------------------- shared
+def _up_to_logs(statement: Rate | Choice, found: Verdict) -> Verdict:
+    """The verdict found or, where the statement fails or is improvable, that with its logarithms set to 1."""
+    if not statement.logs or found.kind not in (Kind.NOT_IMPLIED, Kind.IMPROVABLE):
+        return found
+    without = statement._compare((*statement.normalised, *statement.logs))
+    if without.kind != Kind.UP_TO_CONSTANTS:
+        return without
+    logs = ", ".join(map(str, statement.logs))
+    return replace(without, kind=Kind.UP_TO_LOGS, evidence=f"{without.evidence}; {logs} put to 1")
+
+
 def _meeting(names: Sequence[str]) -> str:
     return f"where {', '.join(names)} meet" if len(names) > 1 else f"which is {names[0]}"
 

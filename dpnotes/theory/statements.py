@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import mpmath
 import sympy
@@ -33,35 +33,42 @@ from dpnotes.theory.evaluation import (
     relations,
     seeded_points,
     substitute,
+    writer,
 )
 from dpnotes.theory.symbols import expand, symbols_of
 from dpnotes.theory.verdicts import Kind, Verdict
 
 
 class Statement(Protocol):
-    """The statement of a claim, which can check itself."""
+    """The statement of a claim, which can check itself: a dataclass that names its printed fields in `PRINTED`."""
+
+    PRINTED: ClassVar[tuple[str, ...]] = ()
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
         """The printed expressions of the paper, which a mutant replaces."""
-        ...
+        return tuple(getattr(self, name) for name in self.PRINTED)
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
         """All expressions, printed and derived."""
         ...
 
-    def restate(self, *printed: sympy.Expr) -> "Statement":
+    def restate(self, *printed: sympy.Expr) -> Self:
         """Return the same statement with other printed expressions."""
+        return replace(self, **dict(zip(self.PRINTED, printed, strict=True)))  # type: ignore[type-var]
+
+    def said(self, latex: bool) -> str:
+        """The statement as printed, in LaTeX or as one line of plain text."""
         ...
 
     def latex(self) -> str:
         """Return the statement as printed, in LaTeX."""
-        ...
+        return self.said(latex=True)
 
     def plain(self) -> str:
         """Return the statement as printed, as one line of plain text."""
-        ...
+        return self.said(latex=False)
 
     def verdict(self) -> Verdict:
         """Check the statement."""
@@ -70,7 +77,7 @@ class Statement(Protocol):
 
 # ---------------------------------------------------------------- identities
 @dataclass(frozen=True)
-class Identity:
+class Identity(Statement):
     """The statement `subject = value`, whose printed value is compared with a derived one.
 
     Args:
@@ -93,10 +100,7 @@ class Identity:
     conditions: tuple[Relational, ...] = ()
     digits: int | None = None
 
-    @property
-    def printed(self) -> tuple[sympy.Expr, ...]:
-        """The printed value."""
-        return (self.value,)
+    PRINTED = ("value",)
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
@@ -109,18 +113,10 @@ class Identity:
             *self.conditions,
         )
 
-    def restate(self, *printed: sympy.Expr) -> "Identity":
-        """Return the statement with another printed value."""
-        return replace(self, value=printed[0])
-
-    def latex(self) -> str:
-        """Return the statement as printed, in LaTeX."""
-        held = held_for(relations(self.conditions, latex=True), latex=True)
-        return f"{sympy.latex(self.subject)} = {sympy.latex(self.value)}{held}"
-
-    def plain(self) -> str:
-        """Return the statement as printed, as one line of plain text."""
-        return f"{self.subject} = {self.value}{held_for(relations(self.conditions))}"
+    def said(self, latex: bool) -> str:
+        """The statement as printed."""
+        show = writer(latex)
+        return f"{show(self.subject)} = {show(self.value)}{held_for(relations(self.conditions, latex), latex)}"
 
     def verdict(self) -> Verdict:
         """The verdict: exact, not refuted, contradicted or units differ."""
@@ -165,7 +161,7 @@ class Identity:
 
 # ---------------------------------------------------------------- optima
 @dataclass(frozen=True)
-class Optimum:
+class Optimum(Statement):
     """The statement that `variable = argument` minimises `objective`, with the value `least` if that is stated.
 
     Args:
@@ -206,18 +202,16 @@ class Optimum:
         """Return the statement with another printed argument and least value."""
         return replace(self, argument=printed[0], least=printed[1] if len(printed) > 1 else None)
 
-    def latex(self) -> str:
-        """Return the statement as printed, in LaTeX."""
-        variable, objective = sympy.latex(self.variable), sympy.latex(self.objective)
-        text = f"\\arg\\min_{{{variable}}} \\left({objective}\\right) = {sympy.latex(self.argument)}"
-        text = text if self.least is None else text + f", \\quad \\min = {sympy.latex(self.least)}"
-        return text + held_for(relations(self.conditions, latex=True), latex=True)
-
-    def plain(self) -> str:
-        """Return the statement as printed, as one line of plain text."""
-        text = f"argmin over {self.variable} of {self.objective} = {self.argument}"
-        text = text if self.least is None else f"{text}, min = {self.least}"
-        return text + held_for(relations(self.conditions))
+    def said(self, latex: bool) -> str:
+        """The statement as printed."""
+        show = writer(latex)
+        variable, objective, least = show(self.variable), show(self.objective), ", min = "
+        text = f"argmin over {variable} of {objective} = {show(self.argument)}"
+        if latex:
+            least = ", \\quad \\min = "
+            text = f"\\arg\\min_{{{variable}}} \\left({objective}\\right) = {show(self.argument)}"
+        text = text if self.least is None else text + least + show(self.least)
+        return text + held_for(relations(self.conditions, latex), latex)
 
     def verdict(self) -> Verdict:
         """The verdict: exact, not refuted, contradicted or units differ."""
@@ -291,7 +285,7 @@ def _descend(height: Callable[[Any], Any], start: Any) -> tuple[Any, Any]:
 
 
 @dataclass(frozen=True)
-class Allocation:
+class Allocation(Statement):
     """The statement that `noise[t] = share` minimises a sum under `sum_t 1/noise[t] = budget`, with the value `least`.
 
     Checked by the conditions of Karush, Kuhn and Tucker in `1/noise[t]`, in which the objective is convex and the
@@ -317,28 +311,19 @@ class Allocation:
     num_steps: tuple[sympy.Symbol, tuple[int, ...]]
     where: Values = field(default_factory=dict)
 
-    @property
-    def printed(self) -> tuple[sympy.Expr, ...]:
-        """The printed share and least value."""
-        return (self.share, self.least)
+    PRINTED = ("share", "least")
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
         """All its expressions, for checks of symbols and units."""
         return (self.objective, self.noise[self.step], self.share, self.least, self.budget, self.num_steps[0])
 
-    def restate(self, *printed: sympy.Expr) -> "Allocation":
-        """Return the statement with another printed share and least value."""
-        return replace(self, share=printed[0], least=printed[1])
-
-    def latex(self) -> str:
-        """Return the statement as printed, in LaTeX."""
-        left = f"\\min {sympy.latex(self.objective)} = {sympy.latex(self.least)}"
-        return f"{left} \\text{{ at }} {sympy.latex(self.noise[self.step])} = {sympy.latex(self.share)}"
-
-    def plain(self) -> str:
-        """Return the statement as printed, as one line of plain text."""
-        return f"min {self.objective} = {self.least} at {self.noise[self.step]} = {self.share}"
+    def said(self, latex: bool) -> str:
+        """The statement as printed."""
+        show = writer(latex)
+        least, at = ("\\min", "\\text{ at }") if latex else ("min", "at")
+        noise = show(self.noise[self.step])
+        return f"{least} {show(self.objective)} = {show(self.least)} {at} {noise} = {show(self.share)}"
 
     def verdict(self) -> Verdict:
         """The verdict: exact, contradicted or units differ."""
@@ -406,33 +391,20 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True)
-class Uncheckable:
+class Uncheckable(Statement):
     """A statement that is listed with the reason why it is not checked."""
 
     text: str
     reason: Reason
 
     @property
-    def printed(self) -> tuple[sympy.Expr, ...]:
-        """The empty tuple."""
-        return ()
-
-    @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
         """The empty tuple."""
         return ()
 
-    def restate(self, *printed: sympy.Expr) -> "Uncheckable":
-        """Return the statement itself."""
-        return self
-
-    def latex(self) -> str:
-        """Return the statement as printed, in LaTeX."""
-        return f"\\text{{{self.text}}}"
-
-    def plain(self) -> str:
-        """Return the statement as printed, as one line of plain text."""
-        return self.text
+    def said(self, latex: bool) -> str:
+        """The statement as printed."""
+        return f"\\text{{{self.text}}}" if latex else self.text
 
     def verdict(self) -> Verdict:
         """The verdict: not checkable."""

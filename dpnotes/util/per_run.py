@@ -48,7 +48,7 @@ def norms(vectors: Tensor) -> Tensor:
     return torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
 
 
-def part_of(rules: Rules, index: Tensor) -> Rules:
+def part_of(rules: Rules, index: Tensor | slice) -> Rules:
     """A dataclass of settings for some of the runs: the rows of its tensors, and the parts of its parts.
 
     Example:

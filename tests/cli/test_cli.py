@@ -242,7 +242,7 @@ def test_calc_chooses_a_set_of_constants(monkeypatch: pytest.MonkeyPatch):
     calculator = Calculator(
         lambda kappa, alpha, constants: {"T": factors[constants] * kappa * alpha},
         claim.calculator().symbols,
-        parameters({"T": "a number"}),
+        parameters(T="a number"),
         tuple(factors),
     )
     monkeypatch.setattr(papers, "claim", lambda name: replace(claim, calculation=calculator))

@@ -251,7 +251,7 @@ def test_a_line_that_is_not_there_is_refused():
         with_line_replaced("y = 2\n", "y = 2", "y = 2")
     first = ALL[0]
     with pytest.raises(ValueError, match="found 0"):
-        Exhibit("", "", "", first.correct, first.part, "sensitivity = 3", "", first.claim, first.setting)
+        Exhibit("", "", "", first.correct, "sensitivity = 3", "", first.claim, first.setting)
 
 
 def test_a_module_is_broken_in_a_copy():

@@ -572,25 +572,21 @@ def test_bad_sizes_are_refused(make, message):
 
 @pytest.mark.parametrize("mechanism", [Tree(4), Tree(4, optimal=True), BandedSquareRoot(4, 4)])
 def test_a_sum_keeps_the_sampling_of_its_first_term_and_cannot_be_rolled_back(mechanism):
-    def request(call, sampling, restart=False):
-        answer = Sensitive(torch.zeros(1, 2), torch.ones(1), Relation.ZERO_OUT, "proved", sampling)
-        return Request(answer, torch.ones(1), torch.tensor([call]), torch.tensor([True]), torch.tensor([restart]))
-
     streams, one = Streams.of(0, ["run"]), torch.ones(1)
     for first, second in ((WHOLE, FRESH), (FRESH, WHOLE)):
-        state, _, _ = mechanism.release(mechanism.init(torch.zeros(1, 2)), request(0, first), streams)
+        state, _, _ = mechanism.release(mechanism.init(torch.zeros(1, 2)), request(1, 2, 0, sampling=first), streams)
         assert (
             torch.isinf(mechanism.cost(state, one, second)).all() and mechanism.cost(state, one, first).isfinite().all()
         )
         with pytest.raises(CombinationError, match="the sampling of its first"):
-            mechanism.release(state, request(1, second), streams)
-        mechanism.release(state, request(1, second, restart=True), streams)
+            mechanism.release(state, request(1, 2, 1, sampling=second), streams)
+        mechanism.release(state, request(1, 2, 1, sampling=second, restart=[True]), streams)
     # Fresh terms are paid for once: from an older state the sum may only start anew.
-    later, _, _ = mechanism.release(state, request(1, FRESH), streams)
-    mechanism.release(later, request(2, FRESH), streams)
+    later, _, _ = mechanism.release(state, request(1, 2, 1, sampling=FRESH), streams)
+    mechanism.release(later, request(1, 2, 2, sampling=FRESH), streams)
     with pytest.raises(CombinationError, match="was restored"):
-        mechanism.release(state, request(2, FRESH), streams)
-    mechanism.release(state, request(2, FRESH, restart=True), streams)
+        mechanism.release(state, request(1, 2, 2, sampling=FRESH), streams)
+    mechanism.release(state, request(1, 2, 2, sampling=FRESH, restart=[True]), streams)
 
 
 def test_a_cost_is_double_whatever_the_multiplier_is():

@@ -148,6 +148,7 @@ def copied(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     sources = {
         "theory/cache.py": "",
         "theory/engine.py": "x = 1",
+        "util/__init__.py": "",
         "util/files.py": "",
         "util/validate.py": "",
         "privacy/__init__.py": "",

@@ -22,12 +22,12 @@ from dpnotes.theory.symbols import COUNT, PaperSymbols
 
 PAPER = PaperSymbols("example")
 X, N = PAPER.symbol("x", "a number"), PAPER.symbol("n", "a count", domain=COUNT)
-PLAIN = Calculator(lambda x, n: {"product": np.float64(x) * n}, (X, N), parameters({"product": "x n"}))
+PLAIN = Calculator(lambda x, n: {"product": np.float64(x) * n}, (X, N), parameters(product="x n"))
 FACTORS = {"paper": 2.0, "corrected": 4.0, "one": 1.0}
 SETS = Calculator(
     lambda x, n, constants: {"product": FACTORS[constants] * x * n},
     (X, N),
-    parameters({"product": "C x n"}),
+    parameters(product="C x n"),
     tuple(FACTORS),
 )
 EVERY = {
@@ -83,7 +83,7 @@ def _guarded(x, n):
     return {"ratio": n / (np.asarray(x, dtype=float) - 9), "count": np.asarray(n)}
 
 
-GUARDED = Calculator(_guarded, (X, N), parameters({"ratio": "n / (x - 9)", "count": "n"}))
+GUARDED = Calculator(_guarded, (X, N), parameters(ratio="n / (x - 9)", count="n"))
 
 
 def test_a_cell_has_the_number_or_the_reason_of_its_plain_numbers():
@@ -194,10 +194,10 @@ def test_an_accuracy_needs_a_measure():
     with pytest.raises(ValueError, match="Expected a measure of an accuracy, and of nothing else"):
         Output("n", Role.SAMPLE_SIZE, Measure.GOLDSTEIN)
     made = {
-        **accuracies(Measure.GOLDSTEIN, {"a": "one"}),
-        **sample_sizes({"n": "two"}),
-        **evaluations({"T": "three"}),
-        **parameters({"p": "four"}),
+        **accuracies(Measure.GOLDSTEIN, a="one"),
+        **sample_sizes(n="two"),
+        **evaluations(T="three"),
+        **parameters(p="four"),
     }
     assert [output.role for output in made.values()] == list(Role)
     assert [str(output) for output in made.values()] == [

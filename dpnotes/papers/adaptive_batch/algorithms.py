@@ -11,11 +11,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from dpnotes.methods.loop import Observer, Runs, run
+from dpnotes.methods.loop import RunOptions, Runs, run
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.samples import Samples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
@@ -193,8 +194,6 @@ def practical(
     hessian_lipschitz: Positive,
     initial_gap: Positive,
     error_share: Positive = 0.25,
-    threshold_factor: Positive = 2.0,
-    window_factor: Positive = 5.0,
     steps_factor: Positive = 4.0,
     max_leaves: AtLeastOne = 2**16,
 ) -> AdaptiveBatchParameters:
@@ -204,9 +203,9 @@ def practical(
     differences. Batch sizes are chosen such that each sampling part has a root mean square of `error_share *
     accuracy`, and so has the privacy noise when half of the tree's levels contribute. By default the total error is
     therefore half the accuracy. kappa is G, or larger where that costs no further examples for the differences. The
-    threshold of line 9 is `threshold_factor * accuracy`. The window of line 10 is `window_factor M / sqrt(rho
-    accuracy)`, during which a perturbation grows by a factor exp(window_factor). The perturbation equals the
-    accuracy.
+    threshold of line 9 is twice the accuracy; factors from 1 to 4 have been tried. The window of line 10 is
+    `5 M / sqrt(rho accuracy)`, during which a perturbation grows by a factor exp(5). The perturbation equals the
+    accuracy. `dataclasses.replace` sets others.
 
     Args:
       accuracy: gamma, above 0.
@@ -218,8 +217,6 @@ def practical(
       hessian_lipschitz: rho, above 0.
       initial_gap: B, above 0.
       error_share: above 0.
-      threshold_factor: above 0; values from 1 to 4 have been tried.
-      window_factor: above 0.
       steps_factor: above 0; T is this factor times B M / gamma^2.
       max_leaves: use one value for all runs that are compared, because the noise grows with its logarithm.
 
@@ -250,8 +247,8 @@ def practical(
         noise_multiplier=multiplier,
         num_steps=math.ceil(steps_factor * initial_gap * smoothness / accuracy**2),
         step_size=1 / smoothness,
-        threshold=threshold_factor * accuracy,
-        window=window_factor * smoothness / math.sqrt(hessian_lipschitz * accuracy),
+        threshold=2 * accuracy,
+        window=5 * smoothness / math.sqrt(hessian_lipschitz * accuracy),
         perturbation=accuracy,
         max_leaves=max_leaves,
         origin="practical",
@@ -323,8 +320,7 @@ def stochastic_spider(
     delta: float,
     as_printed: bool = False,
     max_steps: int | None = None,
-    observe: Observer | None = None,
-    not_covered: tuple[str, ...] = (),
+    **how: Unpack[RunOptions],
 ) -> Runs:
     """Search privately for second-order stationary points, in many runs at once.
 
@@ -373,4 +369,4 @@ def stochastic_spider(
     validate.same_length(x=x, parameters=chosen, streams=streams)
     method, oracle = method_of(chosen, as_printed), spider_of(chosen, samples, x.device)
     steps = max(p.num_steps for p in chosen) if max_steps is None else max_steps
-    return run(method, oracle, x, streams, delta=delta, max_steps=steps, observe=observe, not_covered=not_covered)
+    return run(method, oracle, x, streams, delta=delta, max_steps=steps, **how)

@@ -12,24 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dpnotes.papers.adaptive_batch.notation import (
-    COUNT,
-    SYMBOLS,
-    B,
-    G,
-    M,
-    Sigma,
-    alpha,
-    b,
-    d,
-    delta,
-    epsilon,
-    iota,
-    n,
-    rho,
-    t,
-    u,
-)
+from dpnotes.papers.adaptive_batch import notation as s
 from dpnotes.privacy.calibration import gaussian_delta, gaussian_std
 from dpnotes.theory import blocks
 from dpnotes.theory.calculators import Calculator, Measure, accuracies, evaluations, parameters, sample_sizes
@@ -241,24 +224,22 @@ _ORDERS = ("one", "paper")
 _NO_PROOF = {"corrected": "the proof rests on Lemma 3.3, which is false as stated and leaves its constants in an Omega"}
 THEOREM = Calculator(
     theorem,
-    (n, d, epsilon, delta, G, M, rho, B, iota),
+    (s.n, s.d, s.epsilon, s.delta, s.G, s.M, s.rho, s.B, s.iota),
     {
-        **accuracies(Measure.SECOND_ORDER, {"alpha": "accuracy"}),
-        **evaluations({"steps": "T"}),
+        **accuracies(Measure.SECOND_ORDER, alpha="accuracy"),
+        **evaluations(steps="T"),
         **parameters(
-            {
-                "kappa": "drift threshold",
-                "batch": "b, batch size of O1",
-                "batch_per_gradient": "b_t for a noisy gradient of norm 1; it is at least 1",
-                "sigma": "standard deviation of a node's noise; one: private if each call of O1 begins a new tree",
-                "delta_reached": "delta at epsilon of that noise, if an example differs; paper: of one tree throughout",
-                "window": "Gamma",
-                "threshold": "norm below which a saddle is suspected",
-                "perturbation": "zeta, scale of the perturbation there",
-                "step_size": "eta",
-                "private": "largest private term of alpha",
-                "sampling": "largest sampling term of alpha",
-            }
+            kappa="drift threshold",
+            batch="b, batch size of O1",
+            batch_per_gradient="b_t for a noisy gradient of norm 1; it is at least 1",
+            sigma="standard deviation of a node's noise; one: private if each call of O1 begins a new tree",
+            delta_reached="delta at epsilon of that noise, if an example differs; paper: of one tree throughout",
+            window="Gamma",
+            threshold="norm below which a saddle is suspected",
+            perturbation="zeta, scale of the perturbation there",
+            step_size="eta",
+            private="largest private term of alpha",
+            sampling="largest sampling term of alpha",
         ),
     },
     _ORDERS,
@@ -266,66 +247,60 @@ THEOREM = Calculator(
 )
 SAMPLE_SIZE = Calculator(
     sample_size,
-    (alpha, d, epsilon, G, M, B),
-    {**sample_sizes({"n": "examples that reach alpha, real"}), **parameters({"kappa": "drift threshold"})},
+    (s.alpha, s.d, s.epsilon, s.G, s.M, s.B),
+    {**sample_sizes(n="examples that reach alpha, real"), **parameters(kappa="drift threshold")},
     _ORDERS,
     _NO_PROOF,
 )
 TREE = Calculator(
     tree,
-    (G, b, Sigma, epsilon, delta),
+    (s.G, s.b, s.Sigma, s.epsilon, s.delta),
     parameters(
-        {
-            "sigma": "standard deviation of a node's noise, for prefix sums: each call of O1 begins a new tree",
-            "sensitivity": "of a leaf",
-            "levels": "nodes that a leaf belongs to",
-            "delta_reached": "delta at epsilon of prefix sums, for data sets that differ in one example",
-        }
+        sigma="standard deviation of a node's noise, for prefix sums: each call of O1 begins a new tree",
+        sensitivity="of a leaf",
+        levels="nodes that a leaf belongs to",
+        delta_reached="delta at epsilon of prefix sums, for data sets that differ in one example",
     ),
     ("corrected", "paper"),
 )
 CROSSOVER = Calculator(
     crossover,
-    (n, d, G, M, B),
+    (s.n, s.d, s.G, s.M, s.B),
     {
-        **parameters({"epsilon": "where the private and the sampling term are equal"}),
-        **accuracies(Measure.SECOND_ORDER, {"alpha": "each of them there"}),
+        **parameters(epsilon="where the private and the sampling term are equal"),
+        **accuracies(Measure.SECOND_ORDER, alpha="each of them there"),
     },
     _ORDERS,
     _NO_PROOF,
 )
 LOWER_BOUND = Calculator(
     lower_bound,
-    (n, d),
-    accuracies(Measure.SECOND_ORDER, {"alpha": "no algorithm does better"}, floor=True),
+    (s.n, s.d),
+    accuracies(Measure.SECOND_ORDER, alpha="no algorithm does better", floor=True),
     ("one",),
     {"corrected": "the bound is cited as an Omega"},
 )
-rank = SYMBOLS.symbol("rank", "which node, largest first", domain=COUNT)
-signs = SYMBOLS.symbol("b", "batch size", domain=COUNT)
+rank = s.SYMBOLS.symbol("rank", "which node, largest first", domain=s.COUNT)
+signs = s.SYMBOLS.symbol("b", "batch size", domain=s.COUNT)
 NODE = Calculator(
     node,
-    (t, rank),
-    parameters({"first": "first leaf of the node", "last": "last leaf", "num_nodes": "nodes in the sum TREE(t)"}),
+    (s.t, rank),
+    parameters(first="first leaf of the node", last="last leaf", num_nodes="nodes in the sum TREE(t)"),
 )
 TREE_SIZE = Calculator(
     tree_size,
-    (Sigma,),
+    (s.Sigma,),
     parameters(
-        {
-            "levels": "nodes that a leaf belongs to, at most",
-            "nodes": "nodes that are complete after Sigma leaves",
-            "most_nodes": "nodes in a sum, at most",
-        }
+        levels="nodes that a leaf belongs to, at most",
+        nodes="nodes that are complete after Sigma leaves",
+        most_nodes="nodes in a sum, at most",
     ),
 )
 LYAPUNOV = Calculator(
     lyapunov,
-    (u, signs),
+    (s.u, signs),
     parameters(
-        {
-            "exponent": "mean logarithm of what a step multiplies the distance from the saddle by",
-            "minimum_batch": "M/(2 lambda)",
-        }
+        exponent="mean logarithm of what a step multiplies the distance from the saddle by",
+        minimum_batch="M/(2 lambda)",
     ),
 )

@@ -9,6 +9,7 @@ of step t.
 """
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from dpnotes.core import Problem, Relation
 from dpnotes.methods.descent import Descent
-from dpnotes.methods.loop import Observer, Runs, run
+from dpnotes.methods.loop import RunOptions, Runs, run
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.privacy.noise import FixedNoise, NoisePlan
 from dpnotes.privacy.schedules import NoiseSchedule, from_influence, on_the_private_side
@@ -40,8 +41,7 @@ def private_gradient_descent(
     momentum: float = 0.0,
     relation: Relation = Relation.ZERO_OUT,
     max_steps: AtLeastOne = 10_000,
-    observe: Observer | None = None,
-    not_covered: tuple[str, ...] = (),
+    **how: Unpack[RunOptions],
 ) -> Runs:
     """Run private gradient descent under a budget schedule, for many runs at once.
 
@@ -107,7 +107,7 @@ def private_gradient_descent(
         plan = noise
     validate.same_length(x=x, noise=plan.budget, streams=streams)
     oracle, method = ClippedGradient(problem, clip, plan, relation), Descent(step_size, momentum)
-    return run(method, oracle, x, streams, delta=delta, max_steps=max_steps, observe=observe, not_covered=not_covered)
+    return run(method, oracle, x, streams, delta=delta, max_steps=max_steps, **how)
 
 
 def bytes_per_run(problem: TwoLayerNetwork) -> int:

@@ -4,23 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from dpnotes.papers.budget_schedules.notation import (
-    D,
-    G,
-    M,
-    N,
-    R,
-    T,
-    alpha,
-    beta,
-    delta,
-    epsilon,
-    gamma,
-    gap,
-    kappa,
-    steps,
-    t,
-)
+from dpnotes.papers.budget_schedules import notation as s
 from dpnotes.theory.calculators import Calculator, Measure, accuracies, evaluations, parameters
 from dpnotes.theory.refusals import require
 
@@ -156,51 +140,47 @@ def _momentum_step(beta: Any, gamma: Any, constants: str) -> dict[str, Any]:
 
 
 _ERUB_OUTPUTS = {
-    **evaluations({"steps": "best number of steps, real"}),
-    **accuracies(Measure.EXCESS_RISK, {"erub": "excess risk bound there, relative to the initial excess risk"}),
-    **evaluations({"integer_steps": "best integer number of steps, at least 1"}),
-    **accuracies(Measure.EXCESS_RISK, {"integer_erub": "excess risk bound there"}),
+    **evaluations(steps="best number of steps, real"),
+    **accuracies(Measure.EXCESS_RISK, erub="excess risk bound there, relative to the initial excess risk"),
+    **evaluations(integer_steps="best integer number of steps, at least 1"),
+    **accuracies(Measure.EXCESS_RISK, integer_erub="excess risk bound there"),
 }
-ZCDP = Calculator(_zcdp, (epsilon, delta), parameters({"rho": "zCDP parameter", "R": "budget 2 rho"}))
-UNIFORM = Calculator(_uniform, (kappa, alpha), _ERUB_OUTPUTS)
-DYNAMIC = Calculator(_dynamic, (kappa, alpha), _ERUB_OUTPUTS)
+ZCDP = Calculator(_zcdp, (s.epsilon, s.delta), parameters(rho="zCDP parameter", R="budget 2 rho"))
+UNIFORM = Calculator(_uniform, (s.kappa, s.alpha), _ERUB_OUTPUTS)
+DYNAMIC = Calculator(_dynamic, (s.kappa, s.alpha), _ERUB_OUTPUTS)
 LEAST_DYNAMIC = Calculator(
     _least_dynamic,
-    (kappa, alpha),
+    (s.kappa, s.alpha),
     {
-        **accuracies(Measure.EXCESS_RISK, {"lower": "the least dynamic bound is at least this"}, floor=True),
-        **accuracies(Measure.EXCESS_RISK, {"upper": "and at most this"}),
+        **accuracies(Measure.EXCESS_RISK, lower="the least dynamic bound is at least this", floor=True),
+        **accuracies(Measure.EXCESS_RISK, upper="and at most this"),
     },
 )
 SCHEDULE = Calculator(
-    _schedule, (t, T, kappa, R), parameters({"noise_multiplier": "sigma_t", "squared_noise_multiplier": "sigma_t^2"})
+    _schedule, (s.t, s.T, s.kappa, s.R), parameters(noise_multiplier="sigma_t", squared_noise_multiplier="sigma_t^2")
 )
 MOMENTUM_STEP = Calculator(
     _momentum_step,
-    (beta, gamma),
-    parameters({"eta_0": "largest relative step size", "A": "beta gamma/((gamma - beta)^2 (1 - beta)^3)"}),
+    (s.beta, s.gamma),
+    parameters(eta_0="largest relative step size", A="beta gamma/((gamma - beta)^2 (1 - beta)^3)"),
     ("corrected", "paper"),
 )
 CURVE = Calculator(
     _curve,
-    (steps, kappa, alpha),
+    (s.steps, s.kappa, s.alpha),
     accuracies(
-        Measure.EXCESS_RISK,
-        {"uniform": "excess risk bound of the uniform schedule", "dynamic": "of the dynamic schedule"},
+        Measure.EXCESS_RISK, uniform="excess risk bound of the uniform schedule", dynamic="of the dynamic schedule"
     ),
 )
 GAIN = Calculator(
     _gain,
-    (N, kappa, D, G, R, M, gap),
+    (s.N, s.kappa, s.D, s.G, s.R, s.M, s.gap),
     {
         **parameters(
-            {
-                "gain": "least uniform over least dynamic bound",
-                "integer_gain": "the same with integer numbers of steps",
-            }
+            gain="least uniform over least dynamic bound", integer_gain="the same with integer numbers of steps"
         ),
-        **accuracies(Measure.EXCESS_RISK, {"uniform": "least uniform bound", "dynamic": "least dynamic bound"}),
-        **parameters({"alpha": "noise level"}),
+        **accuracies(Measure.EXCESS_RISK, uniform="least uniform bound", dynamic="least dynamic bound"),
+        **parameters(alpha="noise level"),
     },
 )
 

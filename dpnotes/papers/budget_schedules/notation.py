@@ -29,60 +29,57 @@ PAPER = Paper(
 )
 
 SYMBOLS = PaperSymbols(PAPER.key)
+symbol = SYMBOLS.symbol
 ABOVE_ONE = Domain(1)
 FROM_ONE = Domain(1, math.inf, closed=True)
 
-N = SYMBOLS.symbol("N", "number of training examples", domain=COUNT, usual=(1, 1e4), common="num_examples")
-n = SYMBOLS.symbol("n", "batch size", domain=COUNT)
-D = SYMBOLS.symbol("D", "dimension of the parameters", domain=COUNT, usual=(1, 100), common="dim")
-G = SYMBOLS.symbol(
+N = symbol("N", "number of training examples", domain=COUNT, usual=(1, 1e4), common="num_examples")
+n = symbol("n", "batch size", domain=COUNT)
+D = symbol("D", "dimension of the parameters", domain=COUNT, usual=(1, 100), common="dim")
+G = symbol(
     "G",
     "Lipschitz constant of the loss of one example, or clipping norm",
     LOSS / LENGTH,
     usual=(0.1, 10),
     common="lipschitz",
 )
-M = SYMBOLS.symbol("M", "smoothness", LOSS / LENGTH**2, common="smoothness")
-mu = SYMBOLS.symbol("mu", "constant of Polyak and Lojasiewicz", LOSS / LENGTH**2, usual=(0.1, 10))
-gap = SYMBOLS.symbol(
-    "Delta", "initial excess risk f(theta_1) - f(theta^*)", LOSS, usual=(0.1, 10), common="initial_gap"
-)
-kappa = SYMBOLS.symbol("kappa", "condition number M/mu", domain=ABOVE_ONE, usual=(1.001, 1e3))
-gamma = SYMBOLS.symbol(
+M = symbol("M", "smoothness", LOSS / LENGTH**2, common="smoothness")
+mu = symbol("mu", "constant of Polyak and Lojasiewicz", LOSS / LENGTH**2, usual=(0.1, 10))
+gap = symbol("Delta", "initial excess risk f(theta_1) - f(theta^*)", LOSS, usual=(0.1, 10), common="initial_gap")
+kappa = symbol("kappa", "condition number M/mu", domain=ABOVE_ONE, usual=(1.001, 1e3))
+gamma = symbol(
     "gamma", "convergence rate 1 - 1/kappa; 1 - eta_0/kappa with momentum", domain=UNIT_INTERVAL, usual=(0.1, 0.999)
 )
-alpha = SYMBOLS.symbol("alpha", "D G^2 / (2 R M N^2 (f(theta_1) - f(theta^*)))", usual=(1e-6, 10))
-R = SYMBOLS.symbol("R", "privacy budget: twice the zCDP parameter", usual=(0.1, 10))
-rho = SYMBOLS.symbol("rho", "zCDP parameter")
-epsilon = SYMBOLS.symbol("epsilon", "privacy loss", usual=(1e-3, 50), common="epsilon")
-delta = SYMBOLS.symbol(
-    "delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-12, 0.3), common="delta"
-)
-order = SYMBOLS.symbol("a", "order of the Renyi divergence", domain=ABOVE_ONE)
-T = SYMBOLS.symbol("T", "number of steps", domain=COUNT, usual=(2, 80))
-steps = SYMBOLS.symbol("T", "number of steps, as a real number", usual=(1e-3, 10))
-t = SYMBOLS.symbol("t", "step", domain=COUNT)
-i = SYMBOLS.symbol("i", "step", domain=COUNT, usual=(1, 80))
-eta = SYMBOLS.symbol("eta", "step size", LENGTH**2 / LOSS)
-sigma = SYMBOLS.symbol("sigma", "noise multiplier", usual=(1, 10))
+alpha = symbol("alpha", "D G^2 / (2 R M N^2 (f(theta_1) - f(theta^*)))", usual=(1e-6, 10))
+R = symbol("R", "privacy budget: twice the zCDP parameter", usual=(0.1, 10))
+rho = symbol("rho", "zCDP parameter")
+epsilon = symbol("epsilon", "privacy loss", usual=(1e-3, 50), common="epsilon")
+delta = symbol("delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-12, 0.3), common="delta")
+order = symbol("a", "order of the Renyi divergence", domain=ABOVE_ONE)
+T = symbol("T", "number of steps", domain=COUNT, usual=(2, 80))
+steps = symbol("T", "number of steps, as a real number", usual=(1e-3, 10))
+t = symbol("t", "step", domain=COUNT)
+i = symbol("i", "step", domain=COUNT, usual=(1, 80))
+eta = symbol("eta", "step size", LENGTH**2 / LOSS)
+sigma = symbol("sigma", "noise multiplier", usual=(1, 10))
 noise = SYMBOLS.sequence("sigma^2", "squared noise multiplier of step t", usual=(0.1, 100))
 q = SYMBOLS.sequence("q", "influence of the noise of step t")
-w = SYMBOLS.symbol("w", "Wright's omega of 1 + ln(1/gamma)/(alpha kappa): w + ln w is that number", domain=ABOVE_ONE)
+w = symbol("w", "Wright's omega of 1 + ln(1/gamma)/(alpha kappa): w + ln w is that number", domain=ABOVE_ONE)
 ell = log(1 / gamma)
-rate = SYMBOLS.symbol("ell", "ln(1/gamma)")
-beta = SYMBOLS.symbol("beta", "momentum", domain=UNIT_INTERVAL, usual=(0.01, 0.99))
-eta0 = SYMBOLS.symbol("eta_0", "relative step size of momentum, 2 M eta", usual=(1e-3, 1))
-That = SYMBOLS.symbol("That", "last step t at which gamma^{t-1} >= (1-beta)/(1-beta^t)", domain=COUNT, usual=(1, 40))
-k = SYMBOLS.symbol("k", "summation index", domain=COUNT)
-x = SYMBOLS.symbol("x", "a step, as a real number", domain=FROM_ONE, usual=(1, 200))
-last = SYMBOLS.symbol("y", "the step That, as a real number", domain=FROM_ONE, usual=(1, 200))
-u = SYMBOLS.symbol("u", "a fraction", domain=UNIT_INTERVAL, usual=(1e-3, 0.999))
-v = SYMBOLS.symbol("v", "a fraction", domain=UNIT_INTERVAL)
-part = SYMBOLS.symbol("u", "a fraction, 1 allowed", domain=Domain(0, 1, closed=True), usual=(1e-3, 1))
-other = SYMBOLS.symbol("v", "a fraction, 1 allowed", domain=Domain(0, 1, closed=True), usual=(1e-3, 1))
-c = SYMBOLS.symbol("c", "a constant", domain=UNIT_INTERVAL)
-p = SYMBOLS.symbol("p", "a probability", domain=UNIT_INTERVAL, usual=(1e-3, 0.999))
-s = SYMBOLS.symbol("s", "1/(kappa^2 alpha)", usual=(1e-6, 1e12))
+rate = symbol("ell", "ln(1/gamma)")
+beta = symbol("beta", "momentum", domain=UNIT_INTERVAL, usual=(0.01, 0.99))
+eta0 = symbol("eta_0", "relative step size of momentum, 2 M eta", usual=(1e-3, 1))
+That = symbol("That", "last step t at which gamma^{t-1} >= (1-beta)/(1-beta^t)", domain=COUNT, usual=(1, 40))
+k = symbol("k", "summation index", domain=COUNT)
+x = symbol("x", "a step, as a real number", domain=FROM_ONE, usual=(1, 200))
+last = symbol("y", "the step That, as a real number", domain=FROM_ONE, usual=(1, 200))
+u = symbol("u", "a fraction", domain=UNIT_INTERVAL, usual=(1e-3, 0.999))
+v = symbol("v", "a fraction", domain=UNIT_INTERVAL)
+part = symbol("u", "a fraction, 1 allowed", domain=Domain(0, 1, closed=True), usual=(1e-3, 1))
+other = symbol("v", "a fraction, 1 allowed", domain=Domain(0, 1, closed=True), usual=(1e-3, 1))
+c = symbol("c", "a constant", domain=UNIT_INTERVAL)
+p = symbol("p", "a probability", domain=UNIT_INTERVAL, usual=(1e-3, 0.999))
+s = symbol("s", "1/(kappa^2 alpha)", usual=(1e-6, 1e12))
 g = SYMBOLS.sequence("g", "gradient of step t, one coordinate", LOSS / LENGTH)
 
 __all__ = letters(vars())  # pyright: ignore[reportUnsupportedDunderAll]

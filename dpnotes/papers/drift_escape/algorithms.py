@@ -13,12 +13,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from dpnotes.methods.drift_escape import DriftEscape, Repeat
-from dpnotes.methods.loop import Observer, Runs, run
+from dpnotes.methods.loop import RunOptions, Runs, run
 from dpnotes.oracles.samples import Samples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.drift_escape.calculators import PARAMETERS, PLAN, largest_sensitivity
@@ -277,13 +278,7 @@ def theorem_2(
         risk_range=risk_range, failure=failure, constants=constants,
     )  # fmt: skip
     return DriftEscapeParameters(
-        escape,
-        gradient_bound,
-        kappa,
-        first,
-        later,
-        multiplier,
-        f"Theorem 2, constants={constants}",
+        escape, gradient_bound, kappa, first, later, multiplier, f"Theorem 2, constants={constants}"
     )
 
 
@@ -411,8 +406,7 @@ def drift_escape(
     repeat: Repeat = "refresh",
     return_tested: bool = True,
     max_steps: int | None = None,
-    observe: Observer | None = None,
-    not_covered: tuple[str, ...] = (),
+    **how: Unpack[RunOptions],
 ) -> Runs:
     """Search privately for a second-order stationary point and test it, in many runs at once.
 
@@ -464,4 +458,4 @@ def drift_escape(
     escapes = [p.escape for p in chosen]
     method, oracle = method_of(escapes, repeat, return_tested), spider_of(chosen, samples, x.device)
     steps = max(e.num_steps for e in escapes) if max_steps is None else max_steps
-    return run(method, oracle, x, streams, delta=delta, max_steps=steps, observe=observe, not_covered=not_covered)
+    return run(method, oracle, x, streams, delta=delta, max_steps=steps, **how)

@@ -1,14 +1,14 @@
 """Distributed DP-SGD, the baseline for distributed drift escape: it has the same clients and the same guarantees."""
 
 from collections.abc import Callable
-from functools import partial
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from dpnotes.core import WHOLE, Problem, Relation
 from dpnotes.methods.descent import Descent
-from dpnotes.methods.loop import Observer, Runs, run
+from dpnotes.methods.loop import RunOptions, Runs, run
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
 from dpnotes.oracles.minibatch import MinibatchGradient
@@ -30,8 +30,7 @@ def distributed_noisy_sgd(
     norm_bound: Positive,
     step_size: Positive,
     num_steps: AtLeastOne,
-    observe: Observer | None = None,
-    not_covered: tuple[str, ...] = (),
+    **how: Unpack[RunOptions],
 ) -> Runs:
     """Run DP-SGD by clients: each sends its clipped, noised mean gradient, and the server steps along their mean.
 
@@ -79,5 +78,4 @@ def distributed_noisy_sgd(
         return MinibatchGradient(problem, WHOLE, rows, norm_bound, num_steps, Relation.REPLACE_ONE, clipped=True)
 
     oracle = Clients.of(oracle_of, blocks, len(x))
-    ended = partial(run, Descent(step_size), oracle, x, streams, delta=delta, max_steps=num_steps)
-    return ended(observe=observe, not_covered=not_covered)
+    return run(Descent(step_size), oracle, x, streams, delta=delta, max_steps=num_steps, **how)

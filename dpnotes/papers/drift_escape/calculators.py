@@ -13,31 +13,12 @@ error of Theorems 2 and 3, on which the oracle's noise depends, by bisection.
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dpnotes.papers.drift_escape.notation import (
-    C,
-    G,
-    M,
-    U,
-    a,
-    alpha,
-    d,
-    delta,
-    epsilon,
-    kappa,
-    m,
-    n,
-    omega,
-    omega0,
-    omega_s,
-    r,
-    rho,
-    s,
-    sigma,
-)
+from dpnotes.papers.drift_escape import notation as s
 from dpnotes.privacy.calibration import gaussian_delta, gaussian_std
 from dpnotes.theory.calculators import Calculator, Measure, accuracies, evaluations, parameters, sample_sizes
 from dpnotes.theory.refusals import NoRoot, require, require_informative
@@ -137,18 +118,16 @@ def _entries(found: dict[str, Any], given: dict[str, Any], constants: str) -> An
     return np.maximum(np.maximum(np.maximum(first, second), np.maximum(third, fourth)), 1.0)
 
 
-def _parameters(
-    C: Any, s: Any, sigma: Any, r: Any, d: Any, M: Any, rho: Any, U: Any, omega: Any, constants: str
-) -> dict[str, Any]:
-    C, s, sigma, r, d, M, rho, U, omega = _floats(C, s, sigma, r, d, M, rho, U, omega)
+def _parameters(*given: Any, constants: str) -> dict[str, Any]:
+    C, s, sigma, r, d, M, rho, U, omega = _floats(*given)
     psi = np.sqrt(sigma**2 + r**2 * d)
-    given = {"C": C, "s": s, "psi": psi, "M": M, "rho": rho, "U": U, "omega": omega, "d": d, "r": r}
+    number = {"C": C, "s": s, "psi": psi, "M": M, "rho": rho, "U": U, "omega": omega, "d": d, "r": r}
     if constants == "one":
         found = _plain(psi, M, rho, U)
     else:
-        mu = np.ones(np.broadcast_shapes(*(np.shape(value) for value in given.values())))[()]
+        mu = np.ones(np.broadcast_shapes(*(np.shape(value) for value in number.values())))[()]
         for _ in range(_MOST_STEPS):
-            new = _entries(_at(mu, given, constants), given, constants)
+            new = _entries(_at(mu, number, constants), number, constants)
             settled = np.abs(new - mu) <= TOLERANCE * new
             mu = new
             if np.all(settled):
@@ -156,9 +135,9 @@ def _parameters(
         else:
             no_fixed_point = f"Expected (5) to have a fixed point, got mu={{mu:.6g}} after {_MOST_STEPS} steps."
             require(settled, no_fixed_point, NoRoot, mu=mu)
-        found = _at(mu, given, constants)
+        found = _at(mu, number, constants)
     _check_smoothness(M, np.sqrt(rho * found["alpha"]))
-    return {name: np.asarray(value)[()] for name, value in found.items()}
+    return found
 
 
 def _plain(psi: Any, M: Any, rho: Any, U: Any) -> dict[str, Any]:
@@ -168,14 +147,7 @@ def _plain(psi: Any, M: Any, rho: Any, U: Any) -> dict[str, Any]:
     one = np.ones_like(np.asarray(curvature, dtype=float))[()]
     decrease = psi * np.sqrt(psi / rho)
     values = {"mu": one, "iota": one, "psi": psi, "chi": psi, "alpha": psi, "eta": eta, "T_esc": 1 / (eta * curvature)}
-    return {
-        **values,
-        "S": np.sqrt(psi / rho),
-        "F_esc": decrease,
-        "N": U / decrease,
-        "Q": one,
-        "T": U / (eta * psi**2),
-    }
+    return {**values, "S": np.sqrt(psi / rho), "F_esc": decrease, "N": U / decrease, "Q": one, "T": U / (eta * psi**2)}
 
 
 # ---------------------------------------------------------------- Theorems 2 and 3
@@ -307,7 +279,7 @@ def _described(error: Any, numbers: tuple[Any, ...], constant: Any, constants: s
         n=n,
     )
     require(steps >= 1, "Expected T={T:.4g} >= 1: the batches are for less than one step.", T=steps)
-    found = {
+    return {
         "alpha": error,
         "eta": eta,
         "kappa": kappa,
@@ -320,7 +292,6 @@ def _described(error: Any, numbers: tuple[Any, ...], constant: Any, constants: s
         # Each of the m clients adds its own noise, which is sqrt(m) times the noise of their mean.
         "delta_reached": gaussian_delta(epsilon, np.sqrt(m) * r / largest_sensitivity(b1, b2, kappa, G, M)),
     }
-    return {name: np.asarray(value)[()] for name, value in found.items()}
 
 
 def _shared_rate(
@@ -332,10 +303,6 @@ def _shared_rate(
         lambda e: _excess(e, numbers, constant, constants), constant[0] * _closed_form(*numbers), "for alpha"
     )
     return _described(error, numbers, constant, constants)
-
-
-def _rate(n: Any, d: Any, epsilon: Any, delta: Any, G: Any, M: Any, rho: Any, U: Any, constants: str) -> dict[str, Any]:
-    return _shared_rate(n, d, epsilon, delta, G, M, rho, U, 1, constants)
 
 
 def _shared_samples(
@@ -350,13 +317,7 @@ def _shared_samples(
     )
     count = _bisect(lambda c: _excess(alpha, (c, *rest), constant, constants), guess, "for n")
     found = _described(alpha, (count, *rest), constant, constants)
-    return {"n": np.asarray(count)[()], **{name: value for name, value in found.items() if name != "alpha"}}
-
-
-def _samples(
-    alpha: Any, d: Any, epsilon: Any, delta: Any, G: Any, M: Any, rho: Any, U: Any, constants: str
-) -> dict[str, Any]:
-    return _shared_samples(alpha, d, epsilon, delta, G, M, rho, U, 1, constants)
+    return {"n": count, **{name: value for name, value in found.items() if name != "alpha"}}
 
 
 def _root(n: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: Any, m: Any, kappa: Any) -> dict[str, Any]:
@@ -374,7 +335,7 @@ def _root(n: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: Any, m: Any
 
     error = _bisect(excess, _closed_form(*numbers), "of (83)")
     require_informative("alpha", error, "G", G)
-    return {"alpha": np.asarray(error)[()]}
+    return {"alpha": error}
 
 
 # ---------------------------------------------------------------- Theorem 4
@@ -406,12 +367,7 @@ def _selection(a: Any, m: Any, n: Any, d: Any, epsilon: Any, omega_s: Any, const
     else:
         out = _selected(a, count, gradient, d / (scale * a**1.25))
     require_informative("alpha_out", out, "G", 1.0)
-    return {
-        "alpha_out": np.asarray(out)[()],
-        "loss": np.asarray(out / a)[()],
-        "d_gradient": np.asarray(scale**2)[()],
-        "d_hessian": np.asarray(scale ** (6 / 13))[()],
-    }
+    return {"alpha_out": out, "loss": out / a, "d_gradient": scale**2, "d_hessian": scale ** (6 / 13)}
 
 
 def _selection_by_products(
@@ -424,7 +380,7 @@ def _selection_by_products(
     out = _selected(a, count, gradient, np.sqrt(products) * gradient)
     whole = _selected(a, count, gradient, np.sqrt(d) * gradient)  # shown although it is vacuous
     require_informative("alpha_out", out, "G", 1.0)
-    found = {
+    return {
         "alpha_out": out,
         "loss": out / a,
         "K": products,
@@ -433,93 +389,78 @@ def _selection_by_products(
         "loss_hessian": whole / a,
         "d_hessian": scale ** (6 / 13),
     }
-    return {name: np.asarray(value)[()] for name, value in found.items()}
 
 
 _CONSTANTS, _ORDERS = ("corrected", "paper", "one"), ("one", "paper")
 _HIDDEN = {"corrected": "the theorem's O hides C and s of (4), which nobody gives, and the logarithm mu of (5)"}
-_REACHED = accuracies(Measure.SECOND_ORDER, {"alpha": "error that is reached"})
+_REACHED = accuracies(Measure.SECOND_ORDER, alpha="error that is reached")
 _PARAMETERS = {
-    **evaluations({"T": "steps that the batches count with"}),
+    **evaluations(T="steps that the batches count with"),
     **parameters(
-        {
-            "eta": "step size",
-            "kappa": "threshold of the drift: as printed (paper), or balanced (corrected, one)",
-            "b_1": "batch of a fresh gradient",
-            "b_2": "batch of a gradient difference",
-            "R": "fresh gradients that the batches count with",
-            "sigma": "scale of the data noise",
-            "r": "standard deviation of the Gaussian noise, each coordinate, at most; an order of magnitude",
-            "delta_reached": "delta at epsilon of that noise, for data sets that differ in one example",
-        }
+        eta="step size",
+        kappa="threshold of the drift: as printed (paper), or balanced (corrected, one)",
+        b_1="batch of a fresh gradient",
+        b_2="batch of a gradient difference",
+        R="fresh gradients that the batches count with",
+        sigma="scale of the data noise",
+        r="standard deviation of the Gaussian noise, each coordinate, at most; an order of magnitude",
+        delta_reached="delta at epsilon of that noise, for data sets that differ in one example",
     ),
 }
 _RATE_OUTPUTS = {**_REACHED, **_PARAMETERS}
-_SAMPLE_OUTPUTS = {**sample_sizes({"n": "examples (of each client) that the error needs"}), **_PARAMETERS}
+_SAMPLE_OUTPUTS = {**sample_sizes(n="examples (of each client) that the error needs"), **_PARAMETERS}
 
 REPEATS = Calculator(
     _repeats,
-    (omega0,),
+    (s.omega0,),
     parameters(
-        {
-            "Q": "attempts, as a real number",
-            "attempts": "attempts, rounded up",
-            "failure": "(3/4)^Q, the bound of the probability that all Q fail",
-        }
+        Q="attempts, as a real number",
+        attempts="attempts, rounded up",
+        failure="(3/4)^Q, the bound of the probability that all Q fail",
     ),
     ("corrected", "paper"),
 )
 PARAMETERS = Calculator(
     _parameters,
-    (C, s, sigma, r, d, M, rho, U, omega),
+    (s.C, s.s, s.sigma, s.r, s.d, s.M, s.rho, s.U, s.omega),
     {
         **_REACHED,
-        **evaluations({"T": "steps at most"}),
+        **evaluations(T="steps at most"),
         **parameters(
-            {
-                "mu": "logarithmic factor, the fixed point of (5)",
-                "iota": "s mu",
-                "psi": "level of the noise",
-                "chi": "bound of the error of a gradient",
-                "eta": "step size",
-                "T_esc": "steps of an attempt to escape",
-                "S": "drift that counts as an escape",
-                "F_esc": "decrease by an escape",
-                "N": "saddles at most",
-                "Q": "attempts at each",
-            }
+            mu="logarithmic factor, the fixed point of (5)",
+            iota="s mu",
+            psi="level of the noise",
+            chi="bound of the error of a gradient",
+            eta="step size",
+            T_esc="steps of an attempt to escape",
+            S="drift that counts as an escape",
+            F_esc="decrease by an escape",
+            N="saddles at most",
+            Q="attempts at each",
         ),
     },
     _CONSTANTS,
 )
-RATE = Calculator(_rate, (n, d, epsilon, delta, G, M, rho, U), _RATE_OUTPUTS, _ORDERS, _HIDDEN)
-SHARED_RATE = Calculator(_shared_rate, (n, d, epsilon, delta, G, M, rho, U, m), _RATE_OUTPUTS, _ORDERS, _HIDDEN)
-ROOT = Calculator(_root, (n, d, epsilon, G, M, rho, U, m, kappa), _REACHED)
-SAMPLES = Calculator(_samples, (alpha, d, epsilon, delta, G, M, rho, U), _SAMPLE_OUTPUTS, _ORDERS, _HIDDEN)
-SHARED_SAMPLES = Calculator(
-    _shared_samples, (alpha, d, epsilon, delta, G, M, rho, U, m), _SAMPLE_OUTPUTS, _ORDERS, _HIDDEN
-)
+_PROBLEM = (s.d, s.epsilon, s.delta, s.G, s.M, s.rho, s.U)
+RATE = Calculator(partial(_shared_rate, m=1), (s.n, *_PROBLEM), _RATE_OUTPUTS, _ORDERS, _HIDDEN)
+SHARED_RATE = Calculator(_shared_rate, (s.n, *_PROBLEM, s.m), _RATE_OUTPUTS, _ORDERS, _HIDDEN)
+ROOT = Calculator(_root, (s.n, s.d, s.epsilon, s.G, s.M, s.rho, s.U, s.m, s.kappa), _REACHED)
+SAMPLES = Calculator(partial(_shared_samples, m=1), (s.alpha, *_PROBLEM), _SAMPLE_OUTPUTS, _ORDERS, _HIDDEN)
+SHARED_SAMPLES = Calculator(_shared_samples, (s.alpha, *_PROBLEM, s.m), _SAMPLE_OUTPUTS, _ORDERS, _HIDDEN)
 # The calculator that `algorithms.theorem_2` takes its oracle from: the printed batch sizes with the accountant's noise.
 # Theorem 1 gives the error of an escape at that noise.
 PLAN = replace(
-    RATE,
-    outputs={**_RATE_OUTPUTS, **parameters({"alpha": "what the batches balance"})},
-    constants=_CONSTANTS,
-    missing={},
+    RATE, outputs={**_RATE_OUTPUTS, **parameters(alpha="what the batches balance")}, constants=_CONSTANTS, missing={}
 )
 SELECTION = Calculator(
     _selection,
-    (a, m, n, d, epsilon, omega_s),
+    (s.a, s.m, s.n, s.d, s.epsilon, s.omega_s),
     {
-        **accuracies(
-            Measure.SECOND_ORDER, {"alpha_out": "error of the selected point, up to constants and logarithms"}
-        ),
+        **accuracies(Measure.SECOND_ORDER, alpha_out="error of the selected point, up to constants and logarithms"),
         **parameters(
-            {
-                "loss": "the same over alpha",
-                "d_gradient": "dimension up to which noisy gradients cost nothing",
-                "d_hessian": "dimension up to which noisy Hessians cost nothing",
-            }
+            loss="the same over alpha",
+            d_gradient="dimension up to which noisy gradients cost nothing",
+            d_hessian="dimension up to which noisy Hessians cost nothing",
         ),
     },
     _ORDERS,
@@ -527,21 +468,18 @@ SELECTION = Calculator(
 )
 SELECTION_BY_PRODUCTS = Calculator(
     _selection_by_products,
-    (a, m, n, d, epsilon, omega_s),
+    (s.a, s.m, s.n, s.d, s.epsilon, s.omega_s),
     {
         **accuracies(
-            Measure.SECOND_ORDER,
-            {"alpha_out": "error of the point selected by products, up to constants and logarithms"},
+            Measure.SECOND_ORDER, alpha_out="error of the point selected by products, up to constants and logarithms"
         ),
         **parameters(
-            {
-                "loss": "the same over alpha",
-                "K": "products of a Hessian with a vector for one candidate",
-                "d_products": "dimension up to which noisy products, and gradients, cost nothing",
-                "alpha_out_hessian": "error of the point selected by whole Hessians; vacuous from 1 on",
-                "loss_hessian": "the same over alpha",
-                "d_hessian": "dimension up to which noisy Hessians cost nothing",
-            }
+            loss="the same over alpha",
+            K="products of a Hessian with a vector for one candidate",
+            d_products="dimension up to which noisy products, and gradients, cost nothing",
+            alpha_out_hessian="error of the point selected by whole Hessians; vacuous from 1 on",
+            loss_hessian="the same over alpha",
+            d_hessian="dimension up to which noisy Hessians cost nothing",
         ),
     },
     ("one",),

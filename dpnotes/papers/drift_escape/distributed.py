@@ -7,6 +7,7 @@ steps along their mean.
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Unpack
 
 import pandas as pd
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 from dpnotes.core import FRESH, Guarantee, Relation
 from dpnotes.guarantees import Assumption, rest_of
 from dpnotes.methods.drift_escape import Repeat
-from dpnotes.methods.loop import Observer, Runs, run
+from dpnotes.methods.loop import RunOptions, Runs, run
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
 from dpnotes.oracles.samples import Samples
@@ -100,8 +101,7 @@ def distributed_drift_escape(
     repeat: Repeat = "refresh",
     return_tested: bool = True,
     max_steps: int | None = None,
-    observe: Observer | None = None,
-    not_covered: tuple[str, ...] = (),
+    **how: Unpack[RunOptions],
 ) -> Runs:
     """Run drift escape with the mean of the estimates that clients send as the gradient.
 
@@ -160,7 +160,7 @@ def distributed_drift_escape(
     escapes = [each.escape for each in chosen]
     method, oracle = method_of(escapes, repeat, return_tested), clients_of(chosen, samples_of, blocks, x.device)
     steps = max(each.num_steps for each in escapes) if max_steps is None else max_steps
-    return run(method, oracle, x, streams, delta=delta, max_steps=steps, observe=observe, not_covered=not_covered)
+    return run(method, oracle, x, streams, delta=delta, max_steps=steps, **how)
 
 
 def trusted_server(runs: Runs) -> tuple[Guarantee, ...]:

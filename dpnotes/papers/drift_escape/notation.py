@@ -25,70 +25,67 @@ PAPER = Paper(
 )
 
 SYMBOLS = PaperSymbols(PAPER.key)
+symbol = SYMBOLS.symbol
 FROM_ONE = Domain(1, math.inf, closed=True)
 _GRADIENT = LOSS / LENGTH
 
 # ---------------------------------------------------------------- the problem
-G = SYMBOLS.symbol("G", "Lipschitz constant of the loss of one example", _GRADIENT, usual=(0.1, 10), common="lipschitz")
-M = SYMBOLS.symbol("M", "smoothness", LOSS / LENGTH**2, usual=(0.1, 10), common="smoothness")
-rho = SYMBOLS.symbol(
-    "rho", "Lipschitz constant of the Hessian", LOSS / LENGTH**3, usual=(0.1, 10), common="hessian_lipschitz"
-)
-U = SYMBOLS.symbol("U", "bound of F - F^* everywhere", LOSS, common="initial_gap")
-d = SYMBOLS.symbol("d", "dimension", domain=COUNT, usual=(1, 1e4), common="dim")
-n = SYMBOLS.symbol(
+G = symbol("G", "Lipschitz constant of the loss of one example", _GRADIENT, usual=(0.1, 10), common="lipschitz")
+M = symbol("M", "smoothness", LOSS / LENGTH**2, usual=(0.1, 10), common="smoothness")
+rho = symbol("rho", "Lipschitz constant of the Hessian", LOSS / LENGTH**3, usual=(0.1, 10), common="hessian_lipschitz")
+U = symbol("U", "bound of F - F^* everywhere", LOSS, common="initial_gap")
+d = symbol("d", "dimension", domain=COUNT, usual=(1, 1e4), common="dim")
+n = symbol(
     "n",
     "number of examples, of each client where there are several",
     domain=COUNT,
     usual=(10, 1e6),
     common="num_examples",
 )
-m = SYMBOLS.symbol("m", "number of clients", domain=COUNT, usual=(1, 100))
-epsilon = SYMBOLS.symbol("epsilon", "privacy loss", usual=(0.1, 10), common="epsilon")
-delta = SYMBOLS.symbol(
-    "delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-9, 0.1), common="delta"
-)
-alpha = SYMBOLS.symbol(
+m = symbol("m", "number of clients", domain=COUNT, usual=(1, 100))
+epsilon = symbol("epsilon", "privacy loss", usual=(0.1, 10), common="epsilon")
+delta = symbol("delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-9, 0.1), common="delta")
+alpha = symbol(
     "alpha", "error: gradient at most alpha, curvature at least -sqrt(rho alpha)", _GRADIENT, usual=(1e-3, 1)
 )
 
 # ---------------------------------------------------------------- Algorithm 1
-sigma = SYMBOLS.symbol("sigma", "scale of the noise of the data in a gradient estimate", _GRADIENT)
-r = SYMBOLS.symbol("r", "standard deviation of the Gaussian noise, each coordinate", _GRADIENT)
-psi = SYMBOLS.symbol("psi", "level of all noise, sqrt(sigma^2 + r^2 d)", _GRADIENT, usual=(1e-3, 1e3))
-chi = SYMBOLS.symbol("chi", "bound of the error of a gradient estimate", _GRADIENT)
-eta = SYMBOLS.symbol("eta", "step size", LENGTH**2 / LOSS, usual=(1e-3, 1e3))
-escape_steps = SYMBOLS.symbol("T_esc", "steps of one attempt to escape", latex="\\mathcal{T}")
-radius = SYMBOLS.symbol("S", "drift that counts as an escape", LENGTH, latex="\\mathcal{S}")
-decrease = SYMBOLS.symbol("F_esc", "decrease of the risk by one escape", LOSS, latex="\\mathcal{F}")
-T = SYMBOLS.symbol("T", "number of steps", usual=(1, 1e6))
-N = SYMBOLS.symbol("N", "number of saddles that are escaped", latex="N_{saddle}")
-Q = SYMBOLS.symbol("Q", "attempts at each saddle")
-omega = SYMBOLS.symbol("omega", "failure probability of Algorithm 1", domain=UNIT_INTERVAL)
-omega0 = SYMBOLS.symbol("omega_0", "failure probability at one saddle", domain=UNIT_INTERVAL, usual=(1e-12, 0.99))
-C = SYMBOLS.symbol("C", "an absolute constant")
-c = SYMBOLS.symbol("c", "an absolute constant", usual=(1, 10))
-s = SYMBOLS.symbol("s", "a large absolute constant", domain=FROM_ONE, usual=(1, 100))
-mu = SYMBOLS.symbol("mu", "a logarithmic factor", domain=FROM_ONE, usual=(1, 100))
-iota = SYMBOLS.symbol("iota", "s mu", domain=FROM_ONE, usual=(1, 100))
-gamma = SYMBOLS.symbol("gamma", "-lambda_min of the Hessian at the saddle", LOSS / LENGTH**2)
-ell = SYMBOLS.symbol("ell", "the largest of the logarithms", domain=FROM_ONE)
+sigma = symbol("sigma", "scale of the noise of the data in a gradient estimate", _GRADIENT)
+r = symbol("r", "standard deviation of the Gaussian noise, each coordinate", _GRADIENT)
+psi = symbol("psi", "level of all noise, sqrt(sigma^2 + r^2 d)", _GRADIENT, usual=(1e-3, 1e3))
+chi = symbol("chi", "bound of the error of a gradient estimate", _GRADIENT)
+eta = symbol("eta", "step size", LENGTH**2 / LOSS, usual=(1e-3, 1e3))
+escape_steps = symbol("T_esc", "steps of one attempt to escape", latex="\\mathcal{T}")
+radius = symbol("S", "drift that counts as an escape", LENGTH, latex="\\mathcal{S}")
+decrease = symbol("F_esc", "decrease of the risk by one escape", LOSS, latex="\\mathcal{F}")
+T = symbol("T", "number of steps", usual=(1, 1e6))
+N = symbol("N", "number of saddles that are escaped", latex="N_{saddle}")
+Q = symbol("Q", "attempts at each saddle")
+omega = symbol("omega", "failure probability of Algorithm 1", domain=UNIT_INTERVAL)
+omega0 = symbol("omega_0", "failure probability at one saddle", domain=UNIT_INTERVAL, usual=(1e-12, 0.99))
+C = symbol("C", "an absolute constant")
+c = symbol("c", "an absolute constant", usual=(1, 10))
+s = symbol("s", "a large absolute constant", domain=FROM_ONE, usual=(1, 100))
+mu = symbol("mu", "a logarithmic factor", domain=FROM_ONE, usual=(1, 100))
+iota = symbol("iota", "s mu", domain=FROM_ONE, usual=(1, 100))
+gamma = symbol("gamma", "-lambda_min of the Hessian at the saddle", LOSS / LENGTH**2)
+ell = symbol("ell", "the largest of the logarithms", domain=FROM_ONE)
 
 # ---------------------------------------------------------------- Algorithms 2 to 4
-kappa = SYMBOLS.symbol("kappa", "threshold of the drift since the last fresh gradient", LENGTH**2)
-b1 = SYMBOLS.symbol("b_1", "batch of a fresh gradient")
-b2 = SYMBOLS.symbol("b_2", "batch of a gradient difference")
-fresh = SYMBOLS.symbol("R", "number of fresh gradients", latex="|\\mathcal{T}|")
-c1 = SYMBOLS.symbol("c_1", "constant of the noise of gradients", usual=(8, 20))
-c2 = SYMBOLS.symbol("c_2", "constant of the noise of differences, or of Hessians", usual=(8, 20))
-sigma1 = SYMBOLS.symbol("sigma_1", "noise of a gradient in Algorithm 4, each coordinate", _GRADIENT)
-sigma2 = SYMBOLS.symbol("sigma_2", "noise of a Hessian in Algorithm 4, each entry", LOSS / LENGTH**2)
-omega_s = SYMBOLS.symbol(
+kappa = symbol("kappa", "threshold of the drift since the last fresh gradient", LENGTH**2)
+b1 = symbol("b_1", "batch of a fresh gradient")
+b2 = symbol("b_2", "batch of a gradient difference")
+fresh = symbol("R", "number of fresh gradients", latex="|\\mathcal{T}|")
+c1 = symbol("c_1", "constant of the noise of gradients", usual=(8, 20))
+c2 = symbol("c_2", "constant of the noise of differences, or of Hessians", usual=(8, 20))
+sigma1 = symbol("sigma_1", "noise of a gradient in Algorithm 4, each coordinate", _GRADIENT)
+sigma2 = symbol("sigma_2", "noise of a Hessian in Algorithm 4, each entry", LOSS / LENGTH**2)
+omega_s = symbol(
     "omega_s", "failure probability of Algorithm 4", domain=UNIT_INTERVAL, latex="\\omega'", usual=(1e-4, 0.5)
 )
 # With G, M, rho and U set to 1, the error has no unit.
-a = SYMBOLS.symbol("a", "alpha, where G = M = rho = U = 1", latex="\\alpha")
-p = SYMBOLS.symbol("p", "sqrt(d)/(n epsilon)", domain=UNIT_INTERVAL, usual=(1e-9, 1))
-data = SYMBOLS.symbol("D", "sqrt(m) n epsilon", latex="(\\sqrt{m}n\\epsilon)")
+a = symbol("a", "alpha, where G = M = rho = U = 1", latex="\\alpha")
+p = symbol("p", "sqrt(d)/(n epsilon)", domain=UNIT_INTERVAL, usual=(1e-9, 1))
+data = symbol("D", "sqrt(m) n epsilon", latex="(\\sqrt{m}n\\epsilon)")
 
 __all__ = letters(vars())  # pyright: ignore[reportUnsupportedDunderAll]

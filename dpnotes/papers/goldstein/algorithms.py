@@ -13,12 +13,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, get_args
+from typing import Any, Unpack
 
 from torch import Tensor
 
 from dpnotes.guarantees import FRESH, WHOLE, Assumption
-from dpnotes.methods.loop import Observer, Runs, run
+from dpnotes.methods.loop import RunOptions, Runs, run
 from dpnotes.methods.online_to_nonconvex import OnlineToNonconvex
 from dpnotes.oracles.smoothed import Order, SmoothedSamples, ball_smoothness
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
@@ -27,12 +27,14 @@ from dpnotes.privacy.mechanisms import Gaussian, shared
 from dpnotes.privacy.tree import Tree
 from dpnotes.random.streams import Streams
 from dpnotes.util import per_run, validate
+from dpnotes.util.validate import AtLeastOne, NonNegative, Positive, checked
 
 # Points are rounded, so their distance can slightly exceed 2 D; sensitivities are computed for a slightly larger move.
 _MOVE_MARGIN = 2.0**-10
 _ROUNDING = 1e-12
 
 
+@checked
 @dataclass(frozen=True)
 class GoldsteinParameters:
     """All parameters of a run.
@@ -69,37 +71,28 @@ class GoldsteinParameters:
         a linear loss's estimate exceeds the clipping norm.
     """
 
-    num_examples: int
-    dim: int
-    radius: float
-    lipschitz: float
-    num_steps: int
-    largest_move: float
-    step_size: float
-    window: int
-    period: int
-    first_batch: int
-    batch: int
-    noise_multiplier: float
-    difference_multiplier: float | None
+    num_examples: AtLeastOne
+    dim: AtLeastOne
+    radius: Positive
+    lipschitz: Positive
+    num_steps: AtLeastOne
+    largest_move: Positive
+    step_size: Positive
+    window: AtLeastOne
+    period: AtLeastOne
+    first_batch: AtLeastOne
+    batch: AtLeastOne
+    noise_multiplier: NonNegative
+    difference_multiplier: NonNegative | None
     order: Order
-    directions: int
-    first_directions: int | None
-    slack: float
+    directions: AtLeastOne
+    first_directions: AtLeastOne | None
+    slack: Positive
     independent: bool
-    failure: float
+    failure: NonNegative
     origin: str
 
     def __post_init__(self) -> None:
-        for name in ("radius", "lipschitz", "largest_move", "step_size", "slack"):
-            validate.positive(**{name: getattr(self, name)})
-        for name in ("num_examples", "dim", "num_steps", "window", "period", "first_batch", "batch", "directions"):
-            validate.at_least(1, **{name: getattr(self, name)})
-        validate.or_none(validate.at_least, 1, first_directions=self.first_directions)
-        validate.non_negative(noise_multiplier=self.noise_multiplier, failure=self.failure)
-        validate.or_none(validate.non_negative, difference_multiplier=self.difference_multiplier)
-        validate.one_of(get_args(Order), order=self.order)
-        validate.flag(independent=self.independent)
         if self.failure >= 1:
             raise ValueError(f"Expected failure={self.failure} < 1.")
         if self.window * self.largest_move > self.radius * (1 + _ROUNDING):
@@ -545,8 +538,7 @@ def online_to_nonconvex(
     delta: float,
     restart: bool = False,
     max_steps: int | None = None,
-    observe: Observer | None = None,
-    not_covered: tuple[str, ...] = (),
+    **how: Unpack[RunOptions],
 ) -> Runs:
     """Find Goldstein stationary points privately, for many runs at once.
 
@@ -599,9 +591,7 @@ def online_to_nonconvex(
         raise ValueError(f"Expected delta={delta} > failure={failure}, which is part of it.")
     method, oracle = method_of(chosen, restart), oracle_of(chosen, problem, x.device)
     steps = max(p.num_steps for p in chosen) if max_steps is None else max_steps
-    runs = run(
-        method, oracle, x, streams, delta=delta - failure, max_steps=steps, observe=observe, not_covered=not_covered
-    )
+    runs = run(method, oracle, x, streams, delta=delta - failure, max_steps=steps, **how)
     if not failure:
         return runs
     rare = Assumption(f"directions exceed no bound, but with a probability of {failure:g}, part of delta", "assumed")

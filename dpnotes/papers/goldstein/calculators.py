@@ -13,29 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from dpnotes.papers.goldstein import notation as s
 from dpnotes.papers.goldstein import proved
-from dpnotes.papers.goldstein.notation import (
-    COUNT,
-    G0,
-    G1,
-    SYMBOLS,
-    D,
-    L,
-    M,
-    Phi,
-    R,
-    T,
-    alpha,
-    beta,
-    d,
-    delta,
-    epsilon,
-    index,
-    n,
-    sensitivity,
-    spread,
-    whole_period,
-)
 from dpnotes.privacy.calibration import gaussian_delta
 from dpnotes.theory import blocks
 from dpnotes.theory.calculators import (
@@ -105,10 +84,8 @@ def _smoothing_size(d: Any, alpha: Any, beta: Any, epsilon: Any, L: Any, R: Any,
     return R ** (1 / 3) * L**power * d ** (2 / 3) / (epsilon * alpha ** (1 / 3) * beta)
 
 
-def _sizes(
-    d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, R: Any, constants: str
-) -> dict[str, Any]:
-    d, alpha, beta, epsilon, delta, Phi, L, R = proved.floats(d, alpha, beta, epsilon, delta, Phi, L, R)
+def _sizes(*given: Any, constants: str) -> dict[str, Any]:
+    d, alpha, beta, epsilon, delta, Phi, L, R = proved.floats(*given)
     proved.domain(alpha, beta, Phi, L)
     proved.far(d, alpha, R)
     found = {name: _size(name, d, alpha, beta, epsilon, Phi, L) for name in _METHODS}
@@ -128,10 +105,8 @@ def _one_size(name: str, explicit: Callable[..., Any] | None = None) -> Callable
     return size
 
 
-def _lasry_lions(
-    d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, L: Any, R: Any, constants: str
-) -> dict[str, Any]:
-    d, alpha, beta, epsilon, delta, L, R = proved.floats(d, alpha, beta, epsilon, delta, L, R)
+def _lasry_lions(*given: Any, constants: str) -> dict[str, Any]:
+    d, alpha, beta, epsilon, delta, L, R = proved.floats(*given)
     proved.below_lipschitz(beta, L)
     proved.far(d, alpha, R)
     size = _smoothing_size(d, alpha, beta, epsilon, L, R, constants)
@@ -139,10 +114,8 @@ def _lasry_lions(
 
 
 # ---------------------------------------------------------------- accuracy for a sample size
-def _accuracies(
-    n: Any, d: Any, alpha: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str
-) -> dict[str, Any]:
-    n, d, alpha, epsilon, delta, Phi, L = proved.floats(n, d, alpha, epsilon, delta, Phi, L)
+def _accuracies(*given: Any, constants: str) -> dict[str, Any]:
+    n, d, alpha, epsilon, delta, Phi, L = proved.floats(*given)
     proved.domain(alpha, L, Phi, L)
     return {name: _accuracy(_terms(name, d, alpha, epsilon, Phi, L), n, L, name) for name in _METHODS}
 
@@ -173,10 +146,8 @@ def _sharp_smoothness(d: Any, alpha: Any, L: Any) -> Any:
     return 2 * np.exp(gammaln(d / 2 + 1) - gammaln((d + 1) / 2)) / math.sqrt(math.pi) * L / alpha
 
 
-def _single_parameters(
-    d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str
-) -> dict[str, Any]:
-    d, alpha, beta, epsilon, delta, Phi, L = proved.floats(d, alpha, beta, epsilon, delta, Phi, L)
+def _single_parameters(*given: Any, constants: str) -> dict[str, Any]:
+    d, alpha, beta, epsilon, delta, Phi, L = proved.floats(*given)
     proved.domain(alpha, beta, Phi, L)
     if constants == "corrected":
         found, sensitivity = proved.single_pass(d, alpha, beta, epsilon, delta, Phi, L)
@@ -224,10 +195,8 @@ def _single_order(d: Any, alpha: Any, beta: Any, epsilon: Any, Phi: Any, L: Any,
     }
 
 
-def _multi_parameters(
-    d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str
-) -> dict[str, Any]:
-    d, alpha, beta, epsilon, delta, Phi, L = proved.floats(d, alpha, beta, epsilon, delta, Phi, L)
+def _multi_parameters(*given: Any, constants: str) -> dict[str, Any]:
+    d, alpha, beta, epsilon, delta, Phi, L = proved.floats(*given)
     proved.domain(alpha, beta, Phi, L)
     if constants == "corrected":
         found, at_reset, at_increment = proved.multi_pass(d, alpha, beta, epsilon, delta, Phi, L)
@@ -274,8 +243,8 @@ def _multi_order(
     }
 
 
-def _tree_noise(Sigma: Any, S: Any, epsilon: Any, delta: Any, constants: str) -> dict[str, Any]:
-    Sigma, S, epsilon, delta = proved.floats(Sigma, S, epsilon, delta)
+def _tree_noise(*given: Any, constants: str) -> dict[str, Any]:
+    Sigma, S, epsilon, delta = proved.floats(*given)
     levels = proved.tree_levels(Sigma)
     if constants == "paper":
         require(Sigma >= 2, "Expected Sigma={Sigma:g} >= 2: the printed noise for one step is 0.", Sigma=Sigma)
@@ -300,10 +269,8 @@ def _node(t: Any, Sigma: Any, rank: Any, constants: str) -> dict[str, Any]:
     return {"first": first, "last": last, "num_nodes": count}
 
 
-def _conversion(
-    Phi: Any, alpha: Any, D: Any, T: Any, M: Any, G0: Any, G1: Any, s: Any, constants: str
-) -> dict[str, Any]:
-    Phi, alpha, D, T, M, G0, G1, s = proved.floats(Phi, alpha, D, T, M, G0, G1, s)
+def _conversion(*given: Any, constants: str) -> dict[str, Any]:
+    Phi, alpha, D, T, M, G0, G1, s = proved.floats(*given)
     require(M * D <= alpha * (1 + 1e-12), "Expected M={M:g} <= alpha/D: a block must stay within alpha.", M=M)
     first, second = (1.5, 1.0) if constants == "paper" else (2.5, 2.0)
     gap = Phi / (D * T)
@@ -314,8 +281,8 @@ def _conversion(
     }
 
 
-def _crossovers(d: Any, alpha: Any, beta: Any, epsilon: Any, Phi: Any, L: Any, R: Any) -> dict[str, Any]:
-    d, alpha, beta, epsilon, Phi, L, R = proved.floats(d, alpha, beta, epsilon, Phi, L, R)
+def _crossovers(*given: Any) -> dict[str, Any]:
+    d, alpha, beta, epsilon, Phi, L, R = proved.floats(*given)
     proved.domain(alpha, beta, Phi, L)
     return {
         "epsilon_privacy_free": np.sqrt(d) * beta / L,
@@ -340,39 +307,33 @@ def _explicit_size(name: str) -> Callable[..., Any]:
 _SETS, _ORDERS = ("corrected", "paper", "one"), ("one", "paper")
 _HIDDEN = {"corrected": "the proof hides its constants in an O, and gives none"}
 _SOME_HIDDEN = {"corrected": "not every method here has a proof that gives its constants: ask for one of them"}
-_PROBLEM = (d, alpha, beta, epsilon, delta, Phi, L)
+_PROBLEM = (s.d, s.alpha, s.beta, s.epsilon, s.delta, s.Phi, s.L)
 
 
 def _measure(method: str) -> Measure:
     return Measure.GOLDSTEIN_EMPIRICAL if method.endswith("empirical") else Measure.GOLDSTEIN
 
 
-_SAMPLES = sample_sizes({name: f"sample size: {what}" for name, (_, what) in _METHODS.items()})
-_SIZE = sample_sizes({"n": "sample size"})
+_SAMPLES = sample_sizes(**{name: f"sample size: {what}" for name, (_, what) in _METHODS.items()})
+_SIZE = sample_sizes(n="sample size")
 _PARAMETERS = {
     **_SIZE,
-    **evaluations({"T": "steps"}),
-    **parameters(
-        {"D": "largest move per step", "Sigma": "steps between two resets", "M": "steps in a block"},
-    ),
+    **evaluations(T="steps"),
+    **parameters(D="largest move per step", Sigma="steps between two resets", M="steps in a block"),
     **evaluations(
-        {
-            "m": "directions per sample and point (corrected: of an increment)",
-            "m_reset": "directions at a reset (of one pass: corrected)",
-        }
+        m="directions per sample and point (corrected: of an increment)",
+        m_reset="directions at a reset (of one pass: corrected)",
     ),
     **parameters(
-        {
-            "clip_reset": "norm at which a sample's mean over directions is clipped at a reset (corrected)",
-            "clip_increment": "the same of an increment (corrected)",
-            "delta_reached": "delta at epsilon, an example replaced: what the noise is worth",
-        }
+        clip_reset="norm at which a sample's mean over directions is clipped at a reset (corrected)",
+        clip_increment="the same of an increment (corrected)",
+        delta_reached="delta at epsilon, an example replaced: what the noise is worth",
     ),
 }
 SIZES = Calculator(
     _sizes,
-    (*_PROBLEM, R),
-    {**_SAMPLES, **sample_sizes({"lasry_lions": "sample size: Theorem B.5, component-wise, empirical"})},
+    (*_PROBLEM, s.R),
+    {**_SAMPLES, **sample_sizes(lasry_lions="sample size: Theorem B.5, component-wise, empirical")},
     _ORDERS,
     _SOME_HIDDEN,
 )
@@ -384,14 +345,14 @@ PLAIN_MULTI_PASS = Calculator(
 )
 LASRY_LIONS = Calculator(
     _lasry_lions,
-    (d, alpha, beta, epsilon, delta, L, R),
-    {**_SIZE, **parameters({"lambda": "smoothing parameter"})},
+    (s.d, s.alpha, s.beta, s.epsilon, s.delta, s.L, s.R),
+    {**_SIZE, **parameters(**{"lambda": "smoothing parameter"})},
     _ORDERS,
     _HIDDEN,
 )
 ACCURACY = Calculator(
     _accuracies,
-    (n, d, alpha, epsilon, delta, Phi, L),
+    (s.n, s.d, s.alpha, s.epsilon, s.delta, s.Phi, s.L),
     {name: Output(f"beta: {what}", Role.ACCURACY, _measure(name)) for name, (_, what) in _METHODS.items()},
     _ORDERS,
     _SOME_HIDDEN,
@@ -402,14 +363,12 @@ SINGLE_PASS_PARAMETERS = Calculator(
     {
         **_PARAMETERS,
         **parameters(
-            {
-                "B1": "minibatch at a reset",
-                "B2": "minibatch at an increment",
-                "sigma": "noise of a node, per coordinate",
-                "sensitivity": "of a leaf: of clipped means (corrected), of exact smoothed gradients (paper, one)",
-            }
+            B1="minibatch at a reset",
+            B2="minibatch at an increment",
+            sigma="noise of a node, per coordinate",
+            sensitivity="of a leaf: of clipped means (corrected), of exact smoothed gradients (paper, one)",
         ),
-        **evaluations({"m_first_order": "directions with gradients (paper, one)"}),
+        **evaluations(m_first_order="directions with gradients (paper, one)"),
     },
     _SETS,
 )
@@ -423,64 +382,55 @@ MULTI_PASS_PARAMETERS = Calculator(
     {
         **_PARAMETERS,
         **parameters(
-            {
-                "sigma1": "noise at a reset",
-                "sigma2": "noise at an increment",
-                "sensitivity1": "of a reset: of clipped means (corrected), of exact smoothed gradients (paper, one)",
-                "sensitivity2": "of an increment",
-            }
+            sigma1="noise at a reset",
+            sigma2="noise at an increment",
+            sensitivity1="of a reset: of clipped means (corrected), of exact smoothed gradients (paper, one)",
+            sensitivity2="of an increment",
         ),
         **evaluations(
-            {
-                "m_accuracy": "directions that accuracy asks for, as printed (paper, one)",
-                "m_increment": "directions that an increment's sensitivity asks for (paper, one)",
-            }
+            m_accuracy="directions that accuracy asks for, as printed (paper, one)",
+            m_increment="directions that an increment's sensitivity asks for (paper, one)",
         ),
     },
     _SETS,
 )
 TREE_NOISE = Calculator(
     _tree_noise,
-    (whole_period, sensitivity, epsilon, delta),
+    (s.whole_period, s.sensitivity, s.epsilon, s.delta),
     parameters(
-        {
-            "sigma": "noise per node and coordinate",
-            "levels": "nodes that hold a query",
-            "delta_reached": "delta at epsilon: what the noise is worth",
-        }
+        sigma="noise per node and coordinate",
+        levels="nodes that hold a query",
+        delta_reached="delta at epsilon: what the noise is worth",
     ),
     ("corrected", "paper"),
 )
 NODE = Calculator(
     _node,
-    (index, whole_period, SYMBOLS.symbol("rank", "which node, largest first", domain=COUNT)),
-    parameters({"first": "first query of the node", "last": "last query", "num_nodes": "nodes in NODE(t)"}),
+    (s.index, s.whole_period, s.SYMBOLS.symbol("rank", "which node, largest first", domain=s.COUNT)),
+    parameters(first="first query of the node", last="last query", num_nodes="nodes in NODE(t)"),
     ("corrected", "paper"),
 )
 CONVERSION = Calculator(
     _conversion,
-    (Phi, alpha, D, T, M, G0, G1, spread),
+    (s.Phi, s.alpha, s.D, s.T, s.M, s.G0, s.G1, s.spread),
     {
         **accuracies(
-            Measure.GOLDSTEIN,
-            {"bound": "Proposition 2.6", "unbiased_bound": "for a conditionally unbiased oracle, own result"},
+            Measure.GOLDSTEIN, bound="Proposition 2.6", unbiased_bound="for a conditionally unbiased oracle, own result"
         ),
-        **parameters({"eta": "step size of the online learner"}),
+        **parameters(eta="step size of the online learner"),
     },
     ("corrected", "paper"),
 )
 CROSSOVERS = Calculator(
     _crossovers,
-    (d, alpha, beta, epsilon, Phi, L, R),
+    (s.d, s.alpha, s.beta, s.epsilon, s.Phi, s.L, s.R),
     parameters(
-        {
-            "epsilon_privacy_free": "privacy is free in one pass from here on",
-            "epsilon_generalisation": "one pass pays less for privacy than many for generalisation from here on",
-            "d_generalisation": "one pass pays less for sampling than many for generalisation from here on",
-            "beta_plain_single_pass": "one plain pass pays less for privacy than Theorem 3.1 from here on",
-            "d_plain_single_pass": "one plain pass pays less for privacy than many for generalisation from here on",
-            "d_lasry_lions": "many plain passes pay less than Theorem B.5 from here on",
-        }
+        epsilon_privacy_free="privacy is free in one pass from here on",
+        epsilon_generalisation="one pass pays less for privacy than many for generalisation from here on",
+        d_generalisation="one pass pays less for sampling than many for generalisation from here on",
+        beta_plain_single_pass="one plain pass pays less for privacy than Theorem 3.1 from here on",
+        d_plain_single_pass="one plain pass pays less for privacy than many for generalisation from here on",
+        d_lasry_lions="many plain passes pay less than Theorem B.5 from here on",
     ),
 )
 EXPLICIT = Calculator(
@@ -488,15 +438,13 @@ EXPLICIT = Calculator(
     _PROBLEM,
     {
         **sample_sizes(
-            {"n_single_pass": "samples with which one plain pass is proved to reach beta at radius 2 alpha, unrounded"}
+            n_single_pass="samples with which one plain pass is proved to reach beta at radius 2 alpha, unrounded"
         ),
-        **parameters({"B": "its minibatch"}),
-        **evaluations({"T_single_pass": "its steps"}),
-        **sample_sizes(
-            {"n_multi_pass": "samples with which many plain passes are proved to, for the empirical objective"}
-        ),
-        **evaluations({"T_multi_pass": "their steps"}),
-        **parameters({"ratio": "sensitivity over noise that (epsilon, delta) allows one Gaussian"}),
+        **parameters(B="its minibatch"),
+        **evaluations(T_single_pass="its steps"),
+        **sample_sizes(n_multi_pass="samples with which many plain passes are proved to, for the empirical objective"),
+        **evaluations(T_multi_pass="their steps"),
+        **parameters(ratio="sensitivity over noise that (epsilon, delta) allows one Gaussian"),
     },
     ("corrected", "best"),
 )

@@ -8,14 +8,16 @@ scale of Assumption B, L smoothness of the objective, c_1 and c_2 constants that
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Unpack
 
 from torch import Tensor
 
 from dpnotes.core import FRESH, Problem, Relation, Sampling
 from dpnotes.guarantees import Assumption, Basis
 from dpnotes.methods.descent import Descent
-from dpnotes.methods.loop import Observer, Runs, run
+from dpnotes.methods.loop import RunOptions, Runs, run
 from dpnotes.oracles.fresh import FreshData, FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.papers.noisy_sgd.calculators import PRIVACY_NOISE
@@ -137,8 +139,7 @@ def clipped_noisy_sgd(
     divisor: float | None = None,
     bound_basis: Basis = "assumed",
     augment: bool = False,
-    observe: Observer | None = None,
-    not_covered: tuple[str, ...] = (),
+    **how: Unpack[RunOptions],
 ) -> Runs:
     """Algorithm 1 of Avdiukhin et al. (2024), arXiv:2410.06878: noisy SGD with clipping, many runs at once.
 
@@ -192,16 +193,11 @@ def clipped_noisy_sgd(
       >>> [round(claim.epsilon, 3) for claim in runs.guarantees]
       [2.0]
     """
-    validate.positive(step_size=step_size)
-    validate.same_length(x=x, noise=noise, streams=streams)
-    oracle = MinibatchGradient(
-        problem, sampling, per_run.column(noise, "std", x.device), norm_bound, num_steps, relation,
+    oracle_of = partial(
+        MinibatchGradient, problem, sampling, norm_bound=norm_bound, num_steps=num_steps, relation=relation,
         clipped=True, bound_basis=bound_basis, check=0, augment=augment, divisor=divisor,
-        mechanism=shared(Gaussian(), [choice.std for choice in noise]),
     )  # fmt: skip
-    # One further step is needed for a run to notice that it has finished.
-    ends, method = num_steps + 1, Descent(step_size)
-    return run(method, oracle, x, streams, delta=delta, max_steps=ends, observe=observe, not_covered=not_covered)
+    return _descend(oracle_of, noise, x, streams, step_size, num_steps, delta, **how)
 
 
 def noisy_sgd(
@@ -220,8 +216,7 @@ def noisy_sgd(
     bound_basis: Basis = "assumed",
     check: int = 1,
     augment: bool = False,
-    observe: Observer | None = None,
-    not_covered: tuple[str, ...] = (),
+    **how: Unpack[RunOptions],
 ) -> Runs:
     """Algorithm 2 of Avdiukhin et al. (2024), arXiv:2410.06878: noisy SGD without clipping, many runs at once.
 
@@ -275,16 +270,11 @@ def noisy_sgd(
       >>> runs.guarantees[0].holds, round(runs.guarantees[0].epsilon, 2)
       (True, 2.86)
     """
-    validate.positive(step_size=step_size)
-    validate.same_length(x=x, noise=noise, streams=streams)
-    oracle = MinibatchGradient(
-        problem, sampling, per_run.column(noise, "std", x.device), norm_bound, num_steps, relation,
+    oracle_of = partial(
+        MinibatchGradient, problem, sampling, norm_bound=norm_bound, num_steps=num_steps, relation=relation,
         clipped=False, bound_basis=bound_basis, check=check, augment=augment, divisor=divisor,
-        mechanism=shared(Gaussian(), [choice.std for choice in noise]),
     )  # fmt: skip
-    # One further step is needed for a run to notice that it has finished.
-    ends, method = num_steps + 1, Descent(step_size)
-    return run(method, oracle, x, streams, delta=delta, max_steps=ends, observe=observe, not_covered=not_covered)
+    return _descend(oracle_of, noise, x, streams, step_size, num_steps, delta, **how)
 
 
 def noisy_sgd_on_fresh_data(
@@ -300,8 +290,7 @@ def noisy_sgd_on_fresh_data(
     delta: float,
     sampling: Sampling = FRESH,
     bound_basis: Basis = "assumed",
-    observe: Observer | None = None,
-    not_covered: tuple[str, ...] = (),
+    **how: Unpack[RunOptions],
 ) -> Runs:
     """Algorithm 2 as `noisy_sgd`, on new examples for each batch, from an unlimited supply.
 
@@ -343,9 +332,27 @@ def noisy_sgd_on_fresh_data(
       >>> runs.x.abs().round(decimals=0)  # from the saddle at 0 to a minimum
       tensor([[1., 1.]])
     """
+    oracle_of = partial(
+        FreshGradient, data, batch_size, norm_bound=norm_bound, num_steps=num_steps, sampling=sampling,
+        bound_basis=bound_basis,
+    )  # fmt: skip
+    return _descend(oracle_of, noise, x, streams, step_size, num_steps, delta, **how)
+
+
+def _descend(
+    oracle_of: Callable[..., Any],
+    noise: Sequence[NoiseChoice],
+    x: Tensor,
+    streams: Streams,
+    step_size: float,
+    num_steps: int,
+    delta: float,
+    **how: Unpack[RunOptions],
+) -> Runs:
+    """Run gradient descent on the oracle with the noise of each run."""
     validate.positive(step_size=step_size)
     validate.same_length(x=x, noise=noise, streams=streams)
-    noise_std, mechanism = per_run.column(noise, "std", x.device), shared(Gaussian(), [choice.std for choice in noise])
-    oracle = FreshGradient(data, batch_size, noise_std, norm_bound, num_steps, sampling, bound_basis, mechanism)
-    ends, method = num_steps + 1, Descent(step_size)
-    return run(method, oracle, x, streams, delta=delta, max_steps=ends, observe=observe, not_covered=not_covered)
+    std, mechanism = per_run.column(noise, "std", x.device), shared(Gaussian(), [choice.std for choice in noise])
+    # One further step is needed for a run to notice that it has finished.
+    oracle = oracle_of(noise_std=std, mechanism=mechanism)
+    return run(Descent(step_size), oracle, x, streams, delta=delta, max_steps=num_steps + 1, **how)

@@ -316,12 +316,10 @@ PRIVACY_NOISE = Calculator(
     _privacy_noise,
     (s.n, s.T, s.B, s.epsilon, s.delta, s.C, s.c_1, s.c_2),
     parameters(
-        {
-            "Delta": "noise of a coordinate of the mean gradient",
-            "noise_multiplier": "Delta B/C",
-            "largest_epsilon": "c_1 T B^2/n^2",
-            "delta_reached": _WORTH,
-        }
+        Delta="noise of a coordinate of the mean gradient",
+        noise_multiplier="Delta B/C",
+        largest_epsilon="c_1 T B^2/n^2",
+        delta_reached=_WORTH,
     ),
     ("corrected", "paper"),
 )
@@ -329,45 +327,37 @@ SPENT = Calculator(
     _worth,
     (s.n, s.T, s.B, s.epsilon, s.delta, s.C, s.Delta),
     parameters(
-        {
-            "epsilon_reached": "epsilon at delta of T steps with noise Delta, by the accountant, an example replaced",
-            "delta_reached": "delta at epsilon",
-        }
+        epsilon_reached="epsilon at delta of T steps with noise Delta, by the accountant, an example replaced",
+        delta_reached="delta at epsilon",
     ),
 )
 GRADIENT_BOUND = Calculator(
     _gradient_bound,
     (s.n, s.T, s.delta, s.L, s.f_max, s.sigma, s.alpha, s.c, s.c_eta),
-    parameters({"C": "bound of the gradients' norms"}),
+    parameters(C="bound of the gradients' norms"),
     SETS,
 )
 SENSITIVITY = Calculator(
     _sensitivity,
     (s.n, s.B, s.sigma),
     parameters(
-        {
-            "sample": "how far a sample's gradient is from the mean gradient",
-            "difference": "how far gradients of exchanged samples are apart",
-            "batch": "sensitivity of the mean gradient of a batch of fixed size, one example replaced",
-        }
+        sample="how far a sample's gradient is from the mean gradient",
+        difference="how far gradients of exchanged samples are apart",
+        batch="sensitivity of the mean gradient of a batch of fixed size, one example replaced",
     ),
 )
-_TOTAL = parameters({"delta": "delta of the whole; 1 where the argument says nothing"})
+_TOTAL = parameters(delta="delta of the whole; 1 where the argument says nothing")
 TOTAL_DELTA = Calculator(_total_delta, (s.epsilon, s.delta, failure), _TOTAL, SETS)
 TRANSCRIPT_DELTA = Calculator(_transcript_delta, (s.delta, failure), _TOTAL)
 _RUN = {
-    **evaluations({"T": "number of iterations, to be rounded up"}),
+    **evaluations(T="number of iterations, to be rounded up"),
     **parameters(
-        {
-            "Delta": "noise of a coordinate of the mean gradient",
-            "C": "bound of the gradients' norms",
-            "delta_reached": _WORTH,
-        }
+        Delta="noise of a coordinate of the mean gradient", C="bound of the gradients' norms", delta_reached=_WORTH
     ),
 }
 _LOOP_OUTPUTS = {
-    **accuracies(Measure.SECOND_ORDER_EMPIRICAL, {"alpha": "gradient norm"}),
-    **parameters({"eta": "step size"}),
+    **accuracies(Measure.SECOND_ORDER_EMPIRICAL, alpha="gradient norm"),
+    **parameters(eta="step size"),
     **_RUN,
 }
 CLOSED_LOOP = Calculator(
@@ -376,24 +366,22 @@ CLOSED_LOOP = Calculator(
 DETERMINISTIC_LOOP = Calculator(
     _deterministic_loop,
     (s.n, s.d, s.B, s.epsilon, s.delta, s.L, s.f_max, s.sigma, s.rho, s.c_1, s.c_2, s.c_eta),
-    {**_LOOP_OUTPUTS, **parameters({"C": "half of how far gradients of exchanged samples are apart"})},
+    {**_LOOP_OUTPUTS, **parameters(C="half of how far gradients of exchanged samples are apart")},
     ("corrected", "given"),
 )
 SAMPLE_SIZE = Calculator(
     _sample_size,
     (s.alpha, s.d, s.B, s.epsilon, s.delta, s.L, s.f_max, s.sigma, s.rho, *_FREE),
-    {**sample_sizes({"n": "number of examples"}), **_RUN},
+    {**sample_sizes(n="number of examples"), **_RUN},
     NOISE_SETS,
 )
 SELECTION = Calculator(
     _selection,
     (s.d, s.epsilon, s.L, s.rho, s.f_max),
     sample_sizes(
-        {
-            "n": "number of examples that selection needs",
-            "gradient": "for the gradient norm",
-            "eigenvalue": "for the smallest eigenvalue",
-        }
+        n="number of examples that selection needs",
+        gradient="for the gradient norm",
+        eigenvalue="for the smallest eigenvalue",
     ),
     SETS,
 )

@@ -28,67 +28,60 @@ PAPER = Paper(
 )
 
 SYMBOLS = PaperSymbols(PAPER.key)
+symbol = SYMBOLS.symbol
 GRADIENT = LOSS / LENGTH
 SMOOTHNESS = LOSS / LENGTH**2
 STEP = LENGTH**2 / LOSS
 ABOVE_ONE = Domain(1)
 FROM_ONE = Domain(1, math.inf, closed=True)
 
-n = SYMBOLS.symbol("n", "number of examples", domain=COUNT, usual=(2, 1e6), common="num_examples")
-d = SYMBOLS.symbol("d", "dimension", domain=COUNT, usual=(1, 1e6), common="dim")
-B = SYMBOLS.symbol("B", "batch size", domain=COUNT, usual=(1, 1e3))
-T = SYMBOLS.symbol("T", "number of iterations", domain=COUNT, usual=(10, 1e6))
-epsilon = SYMBOLS.symbol("epsilon", "privacy loss", usual=(0.1, 8), common="epsilon")
-delta = SYMBOLS.symbol(
-    "delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-8, 0.1), common="delta"
-)
-delta_t = SYMBOLS.symbol(
+n = symbol("n", "number of examples", domain=COUNT, usual=(2, 1e6), common="num_examples")
+d = symbol("d", "dimension", domain=COUNT, usual=(1, 1e6), common="dim")
+B = symbol("B", "batch size", domain=COUNT, usual=(1, 1e3))
+T = symbol("T", "number of iterations", domain=COUNT, usual=(10, 1e6))
+epsilon = symbol("epsilon", "privacy loss", usual=(0.1, 8), common="epsilon")
+delta = symbol("delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-8, 0.1), common="delta")
+delta_t = symbol(
     "delta_t", "failure probability of one iteration, delta/T", domain=UNIT_INTERVAL, latex="\\tilde{\\delta}"
 )
-ell = SYMBOLS.symbol(
-    "ell", "a logarithm: of 1/delta, of T/delta, of nT", domain=ABOVE_ONE, latex="\\ell", usual=(1, 30)
-)
-L = SYMBOLS.symbol("L", "smoothness", SMOOTHNESS, usual=(0.1, 10), common="smoothness")
-rho = SYMBOLS.symbol(
-    "rho", "Lipschitz constant of the Hessian", LOSS / LENGTH**3, usual=(0.1, 10), common="hessian_lipschitz"
-)
-f_max = SYMBOLS.symbol(
-    "f_max", "bound of f(x_0) - f(x*)", LOSS, latex="f_{\\max}", usual=(1e-8, 10), common="initial_gap"
-)
-sigma = SYMBOLS.symbol("sigma", "scale of a sample's gradient around the gradient", GRADIENT, usual=(1e-6, 10))
-alpha = SYMBOLS.symbol("alpha", "gradient norm of the stationary point that is looked for", GRADIENT, usual=(0.01, 10))
-eta = SYMBOLS.symbol("eta", "step size", STEP, usual=(1e-6, 1))
-C = SYMBOLS.symbol("C", "bound of the gradients' norms", GRADIENT, usual=(0.1, 10))
-Delta = SYMBOLS.symbol(
+ell = symbol("ell", "a logarithm: of 1/delta, of T/delta, of nT", domain=ABOVE_ONE, latex="\\ell", usual=(1, 30))
+L = symbol("L", "smoothness", SMOOTHNESS, usual=(0.1, 10), common="smoothness")
+rho = symbol("rho", "Lipschitz constant of the Hessian", LOSS / LENGTH**3, usual=(0.1, 10), common="hessian_lipschitz")
+f_max = symbol("f_max", "bound of f(x_0) - f(x*)", LOSS, latex="f_{\\max}", usual=(1e-8, 10), common="initial_gap")
+sigma = symbol("sigma", "scale of a sample's gradient around the gradient", GRADIENT, usual=(1e-6, 10))
+alpha = symbol("alpha", "gradient norm of the stationary point that is looked for", GRADIENT, usual=(0.01, 10))
+eta = symbol("eta", "step size", STEP, usual=(1e-6, 1))
+C = symbol("C", "bound of the gradients' norms", GRADIENT, usual=(0.1, 10))
+Delta = symbol(
     "Delta",
     "standard deviation of the noise of a coordinate of the mean gradient",
     GRADIENT,
     latex="\\Delta",
     usual=(0.01, 10),
 )
-total = SYMBOLS.symbol(
+total = symbol(
     "sigma_t",
     "root of the total noise variance sigma^2/B + d Delta^2",
     GRADIENT,
     latex="\\tilde{\\sigma}",
     usual=(0.1, 10),
 )
-c = SYMBOLS.symbol("c", "an absolute constant of the proofs, not given", usual=(0.1, 10))
-c_1 = SYMBOLS.symbol("c_1", "constant of the window of epsilon, not given", usual=(1, 1))
-c_2 = SYMBOLS.symbol("c_2", "constant of the noise, not given", usual=(1, 1))
-c_eta = SYMBOLS.symbol("c_eta", "constant of the step size, not given", latex="c_{\\eta}", usual=(1e-3, 1))
-c_I = SYMBOLS.symbol("c_I", "constant of the number of iterations to escape", latex="c_{\\mathcal{I}}", usual=(1, 10))
-c_R = SYMBOLS.symbol("c_R", "constant of the escaping radius", latex="c_{\\mathcal{R}}")
-c_F = SYMBOLS.symbol("c_F", "constant of the decrease after escaping", latex="c_{\\mathcal{F}}", usual=(0.01, 1))
-gamma = SYMBOLS.symbol("gamma", "minus the smallest eigenvalue of the Hessian", LOSS / LENGTH**2)
-escape = SYMBOLS.symbol("I", "iterations to escape", latex="\\mathcal{I}")
-radius = SYMBOLS.symbol("R", "escaping radius", LENGTH, latex="\\mathcal{R}")
-decrease = SYMBOLS.symbol("F", "decrease of the objective after escaping", LOSS, latex="\\mathcal{F}")
-small = SYMBOLS.symbol("x", "eta gamma", usual=(1e-4, 0.999))
-eigenvalue = SYMBOLS.symbol("lambda", "smallest eigenvalue of H", LOSS / LENGTH**2, domain=REAL)
-first_share = SYMBOLS.symbol("u", "a share", domain=Domain(0, 1, closed=True), usual=(1e-3, 1))
-second_share = SYMBOLS.symbol("v", "a share", domain=Domain(0, 1, closed=True), usual=(1e-3, 1))
-third_share = SYMBOLS.symbol("w", "a share", domain=Domain(0, 1, closed=True))
+c = symbol("c", "an absolute constant of the proofs, not given", usual=(0.1, 10))
+c_1 = symbol("c_1", "constant of the window of epsilon, not given", usual=(1, 1))
+c_2 = symbol("c_2", "constant of the noise, not given", usual=(1, 1))
+c_eta = symbol("c_eta", "constant of the step size, not given", latex="c_{\\eta}", usual=(1e-3, 1))
+c_I = symbol("c_I", "constant of the number of iterations to escape", latex="c_{\\mathcal{I}}", usual=(1, 10))
+c_R = symbol("c_R", "constant of the escaping radius", latex="c_{\\mathcal{R}}")
+c_F = symbol("c_F", "constant of the decrease after escaping", latex="c_{\\mathcal{F}}", usual=(0.01, 1))
+gamma = symbol("gamma", "minus the smallest eigenvalue of the Hessian", LOSS / LENGTH**2)
+escape = symbol("I", "iterations to escape", latex="\\mathcal{I}")
+radius = symbol("R", "escaping radius", LENGTH, latex="\\mathcal{R}")
+decrease = symbol("F", "decrease of the objective after escaping", LOSS, latex="\\mathcal{F}")
+small = symbol("x", "eta gamma", usual=(1e-4, 0.999))
+eigenvalue = symbol("lambda", "smallest eigenvalue of H", LOSS / LENGTH**2, domain=REAL)
+first_share = symbol("u", "a share", domain=Domain(0, 1, closed=True), usual=(1e-3, 1))
+second_share = symbol("v", "a share", domain=Domain(0, 1, closed=True), usual=(1e-3, 1))
+third_share = symbol("w", "a share", domain=Domain(0, 1, closed=True))
 
 # Definition B.1.
 SCALES = {

@@ -11,12 +11,4 @@ from dpnotes.privacy.museum.collection import exhibits
 from dpnotes.privacy.museum.exhibit import Exhibit, Setting, Source, module_with_line_replaced, with_line_replaced
 from dpnotes.privacy.museum.wild import wild
 
-__all__ = [
-    "Exhibit",
-    "Setting",
-    "Source",
-    "exhibits",
-    "module_with_line_replaced",
-    "wild",
-    "with_line_replaced",
-]
+__all__ = ["Exhibit", "Setting", "Source", "exhibits", "module_with_line_replaced", "wild", "with_line_replaced"]

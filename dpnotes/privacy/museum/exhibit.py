@@ -134,30 +134,35 @@ class Exhibit:
       mistake: a description in a sentence or two.
       seen: the paper or code with the mistake.
       correct: the correct release.
-      part: the function that contains the line: `correct` itself, or one that it calls.
       line: the correct line, without its indentation.
       instead: the wrong line.
       claim: the claimed guarantee, which holds for the correct release.
       setting: two neighbours on which the broken release violates the claim.
       source: the public discussion of it, if there is one.
+      called: the function that contains the line, if `correct` calls it; by default `correct` itself contains it.
 
     Raises:
-      ValueError: if `part` does not contain `line` exactly once.
+      ValueError: if that function does not contain `line` exactly once.
     """
 
     name: str
     mistake: str
     seen: str
     correct: Release
-    part: Callable[..., Any]
     line: str
     instead: str
     claim: Guarantee
     setting: Setting
     source: Source | None = None
+    called: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         _ = self.broken
+
+    @property
+    def part(self) -> Callable[..., Any]:
+        """The function that contains the line."""
+        return self.called or self.correct
 
     @cached_property
     def broken(self) -> Release:

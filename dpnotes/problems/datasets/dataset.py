@@ -1,7 +1,7 @@
 """The type of a data set, its restriction to classes and sizes, public normalisation, and synthetic auxiliary data."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -67,6 +67,23 @@ class Dataset:
                 raise ValueError(f"Expected {part}_inputs of {self.name} without NaN or infinite entries.")
             if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < self.num_classes:
                 raise ValueError(f"Expected {part}_labels of {self.name} in 0 ... {self.num_classes - 1}.")
+
+    def with_inputs(self, function: Callable[[Tensor], Tensor], name: str | None = None) -> "Dataset":
+        """The data set with a function of its training and of its test inputs in their place.
+
+        Args:
+          function: of inputs `(examples, ...)`.
+          name: of the changed data set, or None for the same.
+        """
+        train, test = function(self.train_inputs), function(self.test_inputs)
+        return replace(self, name=name or self.name, train_inputs=train, test_inputs=test)
+
+    def to(self, device: str) -> "Dataset":
+        """The data set on a device; itself if it is there."""
+        if self.train_inputs.device == torch.device(device):
+            return self
+        tensors = ("train_inputs", "train_labels", "test_inputs", "test_labels")
+        return replace(self, **{name: getattr(self, name).to(device) for name in tensors})
 
     @cached_property
     def fingerprint(self) -> str:

@@ -7,6 +7,7 @@ import torch
 
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.published import DataCorrupt, PublishedFile, fetch
+from dpnotes.util.validate import AtLeastOne, checked
 
 # Mirrors in the order they are tried: the one that torchvision uses, then the page of the data set's authors.
 _MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/")
@@ -19,6 +20,7 @@ MNIST_SHA256 = {
 FILES = tuple(
     PublishedFile(name, sha256, tuple(mirror + name for mirror in _MIRRORS)) for name, sha256 in MNIST_SHA256.items()
 )
+MEAN = 0.1307  # of all pixels, as it is usually given
 LICENCE = "CC BY-SA 3.0"
 _SOURCE = (
     "Y. LeCun, C. Cortes and C. Burges, The MNIST database of handwritten digits, http://yann.lecun.com/exdb/mnist/"
@@ -37,6 +39,17 @@ def load_mnist() -> Dataset:
     inputs = [torch.from_numpy(array.reshape(len(array), -1).astype(np.float32)).div_(255) for array in images]
     targets = [torch.from_numpy(array.astype(np.int64)) for array in labels]
     return Dataset("mnist", inputs[0], targets[0], inputs[1], targets[1], 10, LICENCE, _SOURCE)
+
+
+@checked
+def pooled(images: torch.Tensor, size: AtLeastOne) -> torch.Tensor:
+    """Means over squares of `size` pixels of flat images, less the mean of all pixels as it is usually given.
+
+    Example:
+      >>> pooled(torch.ones(2, 784), 14).shape
+      torch.Size([2, 4])
+    """
+    return torch.nn.functional.avg_pool2d(images.view(-1, 1, 28, 28), size).flatten(1) - MEAN
 
 
 def parse_idx(content: bytes, name: str) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Privacy of what is printed and of what is built: exact from densities, and from below by samples."""
 
 import math
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Guarantee, Relation
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import Each, grid, joined, profiles, study
 from dpnotes.guarantees import Basis
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.accounting import account, epsilon_to_rho
@@ -68,7 +68,7 @@ def printed_noise(spec: Spec) -> Exhibit:
     return Exhibit(
         name="printed noise: alpha / sqrt(d)",
         mistake="The theorem drops the factor 2 log(1/delta) of its lemma, and with it the dependence on delta.",
-        seen="Liu and Talwar (2024), arXiv:2410.07502v1, Theorem 3.11", correct=gradient_sums, part=gradient_sums,
+        seen="Liu and Talwar (2024), arXiv:2410.07502v1, Theorem 3.11", correct=gradient_sums,
         line="noise_std = tree_std(epsilon, delta, sensitivity, length)", instead="noise_std = alpha / math.sqrt(dim)",
         claim=Guarantee(epsilon, delta, Relation.REPLACE_ONE, "exact Gaussian"),
         setting=Setting(
@@ -99,14 +99,8 @@ class _OneExample:
     """Examples with gradient 0 but the first of all, whose gradient is G or -G."""
 
     value: float
-
-    @property
-    def total(self) -> Tensor:
-        return torch.tensor(10**12)
-
-    @property
-    def basis(self) -> Basis:
-        return "proved"
+    total: Tensor = field(default_factory=partial(torch.tensor, 10**12), init=False)
+    basis: Basis = field(default="proved", init=False)
 
     def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> _Constant:
         return _Constant(torch.where(start == 0, self.value / count.clamp_min(1).double(), 0.0)[:, None])
@@ -148,7 +142,7 @@ def oracle_pair(spec: Spec) -> GaussianPair:
     )
 
 
-def oracle_rows(spec: Spec) -> list[dict[str, Any]]:
+def oracle_row(spec: Spec) -> dict[str, Any]:
     """The audit of `Spider`: its own claim, the exact epsilon of the pair, and the bound from its transcripts."""
     pair, runs = oracle_pair(spec), spec["runs"]
     claim = account(oracle(spec, 1.0, 1).events(0), spec["oracle_delta"])
@@ -159,7 +153,7 @@ def oracle_rows(spec: Spec) -> list[dict[str, Any]]:
     loud = GaussianPair(pair.mean, pair.shift, pair.noise / 2)
     rates = loud.rates(loud.threshold(claim.epsilon, claim.delta))
     found = power(*rates, runs, epsilon=claim.epsilon, delta=claim.delta, level=LEVEL)
-    return [_row(ORACLE, False, claim, pair.epsilon(claim.delta), bound, found)]
+    return _row(ORACLE, False, claim, pair.epsilon(claim.delta), bound, found)
 
 
 def exhibit_rows(exhibit: Exhibit, seed: str) -> list[dict[str, Any]]:
@@ -181,15 +175,15 @@ def _row(name: str, printed: bool, claim: Guarantee, exact: float, bound: LowerB
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a release."""
-    return [{"release": each.name} for each in collection(spec)] + [{"release": ORACLE}]
+    return grid(release=[*(each.name for each in collection(spec)), ORACLE])
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
+@joined
+def run_cell(spec: Spec, cell: Cell, context: Context) -> list[dict[str, Any]]:
     """Both audits of a release."""
     known = {each.name: each for each in collection(spec)}
     name = cell["release"]
-    rows = oracle_rows(spec) if name == ORACLE else exhibit_rows(known[name], spec["seed"])
-    return {key: np.array([row[key] for row in rows]) for key in rows[0]}
+    return [oracle_row(spec)] if name == ORACLE else exhibit_rows(known[name], spec["seed"])
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -209,15 +203,9 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@cache
-def _printed() -> tuple[str, ...]:
-    """The audited oracles, in both profiles."""
-    return tuple(each.name for each in collection(QUICK))
-
-
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
     """Audits with the least power that is allowed, at their level; by the rival one printed line is private."""
-    names = _printed()
+    names = [cell["release"] for cell in cells(spec)[:-1]]
     rows = [(name, printed) for name in names for printed in (True, False)] + [(ORACLE, False)]
     frame = pd.DataFrame(rows, columns=["release", "printed"])
     # The bound of the library's oracle: 2.16 of a claim of 3 in the quick result, and 2.73 in the paper's.
@@ -231,12 +219,9 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide), "Privacy audit of stochastic Spider, as printed and as corrected",
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
+    "Privacy audit of stochastic Spider, as printed and as corrected",
     "Are the printed variants of the algorithm as private as they claim?",
-    simulation=Simulation(
-        prediction="densities are exact; audits have a power of 99% and refute what is private in 1%",
-        rival="one printed line is private after all", frame=simulated,
-        stated={"quick": (0.915, 0.0), "paper": (0.915, 0.0)},
-    ),
-    cpu_only=True,
+    prediction="densities are exact; audits have a power of 99% and refute what is private in 1%",
+    rival="one printed line is private after all", stated={"quick": (0.915, 0.0), "paper": (0.915, 0.0)}, cpu_only=True,
 )  # fmt: skip

@@ -7,8 +7,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study, tabulated
+from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, study, tabulated
 from dpnotes.random.streams import Streams
 
 RULE = (
@@ -34,11 +34,8 @@ QUICK, PAPER = profiles("adaptive_batch.escape", PARAMETERS)
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a row: a curvature at the step size 1 / M, or a batch size at one curvature; for either law of z."""
-    found: list[Cell] = []
-    for law in ("coins", "normal"):
-        found += [{"law": law, "curvature": curvature, "batch": 0} for curvature in spec["curvatures"]]
-        found += [{"law": law, "curvature": spec["curvature"], "batch": batch} for batch in spec["batches"]]
-    return found
+    rows = grid(curvature=spec["curvatures"], batch=[0]) + grid(curvature=[spec["curvature"]], batch=spec["batches"])
+    return [{"law": law, **row} for law in ("coins", "normal") for row in rows]
 
 
 def points(spec: Spec, cell: Cell) -> list[tuple[int, float]]:
@@ -140,16 +137,15 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         f"half of it, at least {leaves:.0%} at twice of it; batches of one coin are {off:.1f} standard errors from "
         f"ln(4 lambda / M) / 2"
     )
-    away = (table["ratio"] < 0.8) | (table["ratio"] > 1.25)
+    away = ~table["ratio"].between(0.8, 1.25)
     sure = found["boundary"].between(0.8, 1.25).all() and (z[away].abs() > 4).all()
     good = sure and stays <= 0.1 and leaves >= 0.9 and off <= 4
-    return Decision.by(
-        facts, failed=(z[below] > 4).any() or (z[above] < -4).any() or stays > 0.5 or leaves < 0.5, passed=good
-    )
+    bad = (z[below] > 4).any() or (z[above] < -4).any() or stays > 0.5 or leaves < 0.5
+    return Decision.by(facts, failed=bad, passed=good)
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Exponents of random walks of logarithms, to first order; the rival's boundary is at half as large batches again.
 
@@ -171,21 +167,17 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
             # The second term is of walks that are below the height again at the end.
             passed = norm.sf((height - mean * steps) / length)
             passed += np.exp(min(2 * height * mean / std**2, 700)) * norm.sf((height + mean * steps) / length)
-            yield pd.DataFrame({"repeat": np.arange(count)}).assign(
-                    law=cell["law"], row=row, curvature=lam, batch=size, step_size=step, ratio=ratio,
-                    exponent=mean + std / steps**0.5 * generator.standard_normal(count),
-                    escaped=generator.random(count) < min(passed, 1.0),
-                )  # fmt: skip
+            point = {"law": cell["law"], "row": row, "curvature": lam, "batch": size, "step_size": step, "ratio": ratio}
+            exponent = mean + std / steps**0.5 * generator.standard_normal(count)
+            escaped = generator.random(count) < min(passed, 1.0)
+            yield {**point, "repeat": range(count), "exponent": exponent, "escaped": escaped}
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "Escape from a saddle against batch size: the counterexample to Lemma 3.3",
     "Does descent at the step size 1 / M leave a saddle of curvature -lambda with batches of every size?",
-    simulation=Simulation(
-        prediction="exponents are those of the first order in lambda, and logarithms of lengths are random walks",
-        rival="the same, with the sign's change at 1.5 times the predicted boundary", frame=simulated,
-        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
-    ),
-    cpu_only=True,
+    prediction="exponents are those of the first order in lambda, and logarithms of lengths are random walks",
+    rival="the same, with the sign's change at 1.5 times the predicted boundary",
+    stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)}, cpu_only=True,
 )  # fmt: skip

@@ -1,7 +1,6 @@
 """The needs of stochastic Spider: saddle perturbation or tree noise to leave, and a drift that nothing resets."""
 
 import math
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,8 +8,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study
+from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, columns_of, grid, profiles, study, tabulated
 from dpnotes.papers.adaptive_batch.algorithms import AdaptiveBatchParameters, stochastic_spider
 from dpnotes.papers.adaptive_batch.experiments.ramps import Ramps, RampSamples
 from dpnotes.random.streams import Streams
@@ -39,7 +38,7 @@ _PARTS = 8  # of the steps
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a combination of tree and printed lines; runs with and without perturbation are one batch."""
-    return [{"tree": tree, "as_printed": printed} for tree, printed in product((True, False), repeat=2)]
+    return grid(tree=(True, False), as_printed=(True, False))
 
 
 def num_steps(spec: Spec) -> int:
@@ -101,26 +100,21 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
         )  # fmt: skip
         counts = np.bincount(np.arange(steps) * _PARTS // steps, minlength=_PARTS)
         mean = squares.numpy() / counts[:, None] / spec["accuracy"] ** 2
-        return {
-            "left": left, "fresh": runs.state.oracle.meter.refreshes.double(),
-            "windows": runs.state.perturbations.double(), "early": mean[0], "middle": mean[_PARTS // 2],
-            "late": mean[-1],
-        }  # fmt: skip
+        errors = {"early": mean[0], "middle": mean[_PARTS // 2], "late": mean[-1]}
+        fresh, windows = runs.state.oracle.meter.refreshes.double(), runs.state.perturbations.double()
+        return {"left": left, "fresh": fresh, "windows": windows, **errors}
 
     columns = context.in_chunks(run, len(asked), 8 * 60 * (spec["dim"] + 1))
     if cell["tree"]:
-        context.record_spent(
-            mechanism="tree", relation="replace-one", data="synthetic", noise_multiplier=given[True].noise_multiplier,
-            nominal=True,
-        )  # fmt: skip
+        multiplier = given[True].noise_multiplier
+        context.record_spent(mechanism="tree", noise_multiplier=multiplier, nominal=True, **SYNTHETIC)
     return {**cell, **columns_of("perturbed repeat", asked), **columns}
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """One row a combination: the fraction that left; squared errors over gamma^2 in three eighths of the steps."""
-    table = frame.groupby(["perturbed", "tree", "as_printed"])[
-        ["left", "fresh", "windows", "early", "middle", "late"]
-    ].mean()
+    columns = ["left", "fresh", "windows", "early", "middle", "late"]
+    table = frame.groupby(["perturbed", "tree", "as_printed"])[columns].mean()
     return table.assign(growth=table["late"] / table["early"]).reset_index()
 
 
@@ -154,7 +148,7 @@ _ERRORS = {
 }  # fmt: skip
 
 
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Errors with gamma laws; by the rival those of the printed lines with the tree grow by half."""
 
@@ -167,20 +161,15 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
         if tree and printed and not right:
             last = 1.5 * first
         for perturbed in (True, False):
-            yield pd.DataFrame({"early": squares(first, first_scatter), "late": squares(last, last_scatter)}).assign(
-                    tree=tree, as_printed=printed, perturbed=perturbed, left=perturbed or tree, middle=first, fresh=2,
-                    windows=188,
-                )  # fmt: skip
+            errors = {"early": squares(first, first_scatter), "late": squares(last, last_scatter), "middle": first}
+            yield {**cell, **errors, "perturbed": perturbed, "left": perturbed or tree, "fresh": 2, "windows": 188}
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "What stochastic Spider needs: saddle perturbation, tree, and a drift that is not reset",
     "May a perturbation reset the drift without a fresh gradient, as printed?",
-    simulation=Simulation(
-        prediction="errors grow as in stored results, whose scatter over runs is that of gamma laws",
-        rival="the same, but with the tree and the printed lines the squared error grows 1.5 times", frame=simulated,
-        stated={"quick": (0.995, 0.015), "paper": (1.0, 0.0)},
-    ),
-    cpu_only=True,
+    prediction="errors grow as in stored results, whose scatter over runs is that of gamma laws",
+    rival="the same, but with the tree and the printed lines the squared error grows 1.5 times",
+    stated={"quick": (0.995, 0.015), "paper": (1.0, 0.0)}, cpu_only=True,
 )  # fmt: skip

@@ -6,7 +6,8 @@ arrays, which numpy does in a microsecond each.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpnotes.guarantees import Basis
-from dpnotes.oracles.samples import Batch, VirtualSamples
+from dpnotes.oracles.samples import PURPOSE, Batch, VirtualBatch
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.separable import Cosine, Separable, Sine, hard_instance
@@ -124,38 +125,18 @@ class _RampBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class _RampData:
-    """As `problems.virtual.VirtualData`, on a landscape of its own in every run."""
-
-    ramps: Ramps
-
-    def fresh(self, batch_size: Tensor, streams: Streams, purpose: str, call: Tensor) -> _RampBatch:
-        return _RampBatch(self.ramps, streams.normal(purpose, call, self.ramps.dim) / batch_size.sqrt()[:, None])
-
-
-@dataclass(frozen=True, eq=False)
 class RampSamples:
     """Fresh examples of `Ramps`, so many a run that no run uses them up; `oracles.samples.Samples`."""
 
     ramps: Ramps
-
-    @property
-    def _virtual(self) -> VirtualSamples:
-        return VirtualSamples(_RampData(self.ramps), 10**18)
-
-    @property
-    def total(self) -> Tensor:
-        """The same in all runs."""
-        return self._virtual.total
-
-    @property
-    def basis(self) -> Basis:
-        """The basis of the bounds on examples."""
-        return self._virtual.basis
+    total: Tensor = field(default_factory=partial(torch.tensor, 10**18), init=False)
+    basis: Basis = field(default="assumed", init=False)
 
     def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> Batch:
-        """A batch of its own for every call."""
-        return self._virtual.batch(start, count, streams, call)
+        """A batch of its own for every call, of a landscape of its own in every run."""
+        size = count.double().clamp_min(1)
+        mean = streams.normal(PURPOSE, call, self.ramps.dim) / size.sqrt()[:, None]
+        return VirtualBatch(_RampBatch(self.ramps, mean))
 
     def take(self, index: Tensor) -> "RampSamples":
         """The source of some of the runs."""
@@ -194,14 +175,9 @@ class RampParameters:
     power: int
     mechanism: str
 
-    @property
-    def _arrays(self) -> dict[str, Array]:
-        named = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: value for name, value in named.items() if isinstance(value, np.ndarray)}
-
     def take(self, index: NDArray[Any]) -> "RampParameters":
         """The parameters of some of the runs."""
-        return replace(self, **{name: value[index] for name, value in self._arrays.items()})
+        return replace(self, **{name: value[index] for name, value in vars(self).items() if np.ndim(value)})
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.fits import Slope, power_law
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, spaced, stacked, study, tabulated
+from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments.fits import Slope, fitted
+from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, columns_of, profiles, spaced, study, tabulated
 from dpnotes.papers.adaptive_batch.experiments.ramps import RampParameters, Ramps, first_stationary
 from dpnotes.random.streams import Streams
 
@@ -46,6 +46,10 @@ SWEEPS = {"d": 0.5, "epsilon": -1.0}
 # of the way and a fresh gradient less of the samples, and more steps. The step size sqrt(gamma) takes 10^5 times as
 # many steps at the small end as at the large one, so it starts from as few as it can. In the sweeps kappa, which is
 # `alpha sqrt(d) / epsilon`, goes from 8 to 80 or 800 along paths of 0.6 B / gamma and more, and is reached three times.
+AMPLITUDES = {
+    "spider_sqrt": 1.65, "private": 5.0, "sampling": 5.0, "spider": 3.3, "tree_alone": 3.3, "adaptive_alone": 3.3,
+}  # fmt: skip
+_SWEEP = {"points": 9, "accuracy": Each(0.02, 0.01)}
 PARAMETERS = {
     "decision_rule": RULE, "earlier_rule": EARLIER, "seed": "adaptive_batch.slopes: eight laws",
     # Every run has an instance of its own, with an amplitude B between the base and so many times as much.
@@ -53,37 +57,17 @@ PARAMETERS = {
     # alpha = gamma / 12: noise of a tree of 10^6 leaves is up to sqrt(19) alpha on some estimates.
     "ratio": 12.0,
     "epsilon": 1e-5, "max_steps": 20_000_000, "dim": Each(4, 20), "points": Each(9, 17), "repeats": Each(30, 40),
-    "arms": Each(
-        {
-            "spider_sqrt": {"range": [0.002, 0.2], "amplitude": 1.65},
-            "private": {"range": [0.002, 0.2], "amplitude": 5.0}, "sampling": {"range": [0.002, 0.2], "amplitude": 5.0},
-            "spider": {"range": [0.002, 0.2], "amplitude": 3.3},
-            "tree_alone": {"range": [0.002, 0.2], "amplitude": 3.3},
-            "adaptive_alone": {"range": [0.002, 0.2], "amplitude": 3.3},
+    "arms": {arm: {"range": Each([0.002, 0.2], [0.001, 0.1]), "amplitude": size} for arm, size in AMPLITUDES.items()},
+    "sweeps": {
+        "d": {
+            **_SWEEP, "range": Each([4.0, 400.0], [10.0, 1000.0]), "repeats": Each(60, 80),
+            "amplitude": Each(13.0, 6.5), "epsilon": Each(4e-4, 3.3e-4),
         },
-        {
-            "spider_sqrt": {"range": [0.001, 0.1], "amplitude": 1.65},
-            "private": {"range": [0.001, 0.1], "amplitude": 5.0}, "sampling": {"range": [0.001, 0.1], "amplitude": 5.0},
-            "spider": {"range": [0.001, 0.1], "amplitude": 3.3},
-            "tree_alone": {"range": [0.001, 0.1], "amplitude": 3.3},
-            "adaptive_alone": {"range": [0.001, 0.1], "amplitude": 3.3},
+        "epsilon": {
+            **_SWEEP, "range": Each([4e-6, 4e-4], [4.5e-6, 4.5e-4]), "repeats": Each(40, 60),
+            "amplitude": Each(100.0, 50.0),
         },
-    ),
-    "sweeps": Each(
-        {
-            "d": {
-                "range": [4.0, 400.0], "points": 9, "repeats": 60, "accuracy": 0.02, "amplitude": 13.0, "epsilon": 4e-4,
-            },
-            "epsilon": {"range": [4e-6, 4e-4], "points": 9, "repeats": 40, "accuracy": 0.02, "amplitude": 100.0},
-        },
-        {
-            "d": {
-                "range": [10.0, 1000.0], "points": 9, "repeats": 80, "accuracy": 0.01, "amplitude": 6.5,
-                "epsilon": 3.3e-4,
-            },
-            "epsilon": {"range": [4.5e-6, 4.5e-4], "points": 9, "repeats": 60, "accuracy": 0.01, "amplitude": 50.0},
-        },
-    ),
+    },
 }  # fmt: skip
 QUICK, PAPER = profiles("adaptive_batch.slopes", PARAMETERS)
 
@@ -119,38 +103,27 @@ def parameters(
     """
     one, alpha = np.ones_like(accuracy), accuracy / ratio
     step_size = np.sqrt(accuracy / largest) if arm == "spider_sqrt" else one
-    common: dict[str, Any] = {
-        "step_size": step_size,
-        "saddle": accuracy,
-        # Escape from a ridge of curvature 2 sqrt(gamma) takes a few times one over it.
-        "window": np.ceil(10 / (step_size * np.sqrt(accuracy))),
-        "perturbation": accuracy / 3,
-    }
-    base = one * amplitude ** (1 / 3)
-    if arm == "sampling":
-        return RampParameters(
-            **common, kappa=base, first=1 / alpha**2, least=one, per_gradient=base / alpha**2, noise_multiplier=0 * one,
-            term_sensitivity=np.inf * one, power=1, mechanism="none",
-        )  # fmt: skip
-    if arm == "private":
-        kappa = np.maximum(alpha * dim**0.5 / epsilon, base)
-        return RampParameters(
-            **common, kappa=kappa, first=1 / alpha**2, least=one, per_gradient=kappa / alpha**2,
-            noise_multiplier=1 / epsilon, term_sensitivity=alpha * epsilon / dim**0.5, power=1, mechanism="tree",
-        )  # fmt: skip
-    fresh = 2 * dim**0.5 / (epsilon * alpha)
-    if arm == "adaptive_alone":
+    base, fresh = one * amplitude ** (1 / 3), 2 * dim**0.5 / (epsilon * alpha)
+    # The differences' batches are at least `least`, and `per_gradient` over the last gradient estimate.
+    least, per_gradient, sensitivity, power, mechanism = fresh, 0 * one, np.inf * one, 2, "gaussian"
+    if arm in ("sampling", "private"):
+        kappa = base if arm == "sampling" else np.maximum(alpha * dim**0.5 / epsilon, base)
+        fresh, least, per_gradient, power, mechanism = 1 / alpha**2, one, kappa / alpha**2, 1, "none"
+        if arm == "private":
+            sensitivity, mechanism = alpha * epsilon / dim**0.5, "tree"
+    elif arm == "adaptive_alone":
         kappa = 16 * accuracy ** (1 / 3)
-        return RampParameters(
-            **common, kappa=kappa, first=fresh, least=one, per_gradient=fresh * np.sqrt(kappa / accuracy),
-            noise_multiplier=1 / epsilon, term_sensitivity=np.inf * one, power=1, mechanism="gaussian",
-        )  # fmt: skip
-    kappa = 64 * (step_size * accuracy) ** (4 / 3)
-    tree = arm == "tree_alone"
+        least, per_gradient, power = one, fresh * np.sqrt(kappa / accuracy), 1
+    else:
+        kappa = 64 * (step_size * accuracy) ** (4 / 3)
+        least = fresh * kappa**0.5
+        if arm == "tree_alone":
+            sensitivity, mechanism = 2 / fresh, "tree"
     return RampParameters(
-        **common, kappa=kappa, first=fresh, least=fresh * kappa**0.5, per_gradient=0 * one,
-        noise_multiplier=1 / epsilon, term_sensitivity=2 / fresh if tree else np.inf * one, power=2,
-        mechanism="tree" if tree else "gaussian",
+        step_size=step_size, saddle=accuracy, perturbation=accuracy / 3, kappa=kappa, first=fresh, least=least,
+        # Escape from a ridge of curvature 2 sqrt(gamma) takes a few times one over it.
+        window=np.ceil(10 / (step_size * np.sqrt(accuracy))), per_gradient=per_gradient, term_sensitivity=sensitivity,
+        noise_multiplier=0 * one if mechanism == "none" else 1 / epsilon, power=power, mechanism=mechanism,
     )  # fmt: skip
 
 
@@ -196,10 +169,9 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
 
     columns = context.in_chunks(run, len(asked), 8 * 60 * (cell["dim"] + 1))
     if cell["arm"] != "sampling":
-        context.record_spent(
-            mechanism="tree" if cell["arm"] in ("private", "tree_alone") else "gaussian",
-            relation="replace-one", data="synthetic", noise_multiplier=1 / max(cell["epsilons"]), nominal=True,
-        )  # fmt: skip
+        mechanism = "tree" if cell["arm"] in ("private", "tree_alone") else "gaussian"
+        multiplier = 1 / max(cell["epsilons"])
+        context.record_spent(mechanism=mechanism, noise_multiplier=multiplier, nominal=True, **SYNTHETIC)
     return {"law": cell["law"], "dim": cell["dim"], **columns_of("accuracy epsilon repeat", asked), **columns}
 
 
@@ -212,10 +184,10 @@ def fits(frame: pd.DataFrame, corrected: bool = True) -> dict[str, Slope]:
     """The slope of each law, with the next order unless plain ones are asked for."""
     found = {}
     for law, part in frame.groupby("law", sort=False):
-        table = part.pivot(index="repeat", columns=knob_of(str(law)), values="used")
-        knob = table.columns.to_numpy(dtype=np.float64)
+        name = knob_of(str(law))
+        knob = np.unique(part[name]).astype(np.float64)
         correction = (knob**-0.5 if law == "d" else knob) if corrected else None
-        found[str(law)] = power_law(knob, table.to_numpy(), correction=correction, confidence=1 - 0.02 / 8)
+        found[str(law)] = fitted(part, name, "used", correction=correction, confidence=1 - 0.02 / 8)
     return found
 
 
@@ -276,7 +248,7 @@ _NEXT_ORDER = {
 _SCATTER, _SCATTER_OF_LARGEST = 0.02, 0.17
 
 
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Samples by the laws, in proportion to the amplitude of each run; by the rival one law is off."""
     exponents = {**EXPONENTS, **SWEEPS} | ({} if right else {"private": -2.1})
@@ -284,8 +256,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
         law, alpha = cell["law"], cell["accuracies"][0] / spec["ratio"]
         pairs = [(accuracy, epsilon) for accuracy in cell["accuracies"] for epsilon in cell["epsilons"]]
         part = pd.DataFrame(pairs, columns=["accuracy", "epsilon"]).assign(law=law, dim=cell["dim"])
-        count = repeats(spec, law)
-        part = part.loc[part.index.repeat(count)].assign(repeat=np.tile(np.arange(count), len(pairs)))
+        part = part.merge(pd.DataFrame({"repeat": range(repeats(spec, law))}), how="cross")
         knob = part[knob_of(law)].to_numpy(dtype=float)
         if law in SWEEPS:
             # A fresh gradient costs 1 / kappa of the differences until the next one.
@@ -300,13 +271,10 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "Samples until a second-order stationary point: six methods against gamma, and against d and epsilon",
     "Do adaptive batches with the tree need gamma^-2 samples where SPIDER or either alone needs gamma^(-7/3)?",
-    simulation=Simulation(
-        prediction="the eight laws with their next orders, in proportion to the amplitude, 2% of scatter beside it",
-        rival="the same, but -2.1 for adaptive batches with the tree, a third of the way back to SPIDER",
-        frame=simulated, stated={"quick": (0.96, 0.0), "paper": (0.985, 0.0)},
-    ),
-    rule=("earlier_rule",), cpu_only=True,
+    prediction="the eight laws with their next orders, in proportion to the amplitude, 2% of scatter beside it",
+    rival="the same, but -2.1 for adaptive batches with the tree, a third of the way back to SPIDER",
+    stated={"quick": (0.96, 0.0), "paper": (0.985, 0.0)}, rule=("earlier_rule",), cpu_only=True,
 )  # fmt: skip

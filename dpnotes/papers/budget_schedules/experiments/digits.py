@@ -1,7 +1,7 @@
 """Two digits of MNIST in the paper's scaling, and Gaussian data to tune on: what its training experiments share."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Status
-from dpnotes.experiments import Context, Spec
+from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.papers.budget_schedules.algorithms import bytes_per_run, private_gradient_descent
 from dpnotes.problems import preprocessing
 from dpnotes.problems.datasets.dataset import Dataset, gaussian_like, keep_classes, subset
-from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
+from dpnotes.problems.datasets.mnist import FILES as MNIST_FILES
+from dpnotes.problems.datasets.mnist import load_mnist
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 
@@ -23,7 +24,9 @@ SETTING = {
     "classes": [3, 5], "num_components": 60, "max_norm": 10.0, "num_hidden": 1000, "activation": "tanh", "clip": 4.0,
     "step_size": 0.1, "epsilon": 4.0, "delta": 1e-8, "conversion": "classic",
 }  # fmt: skip
-DATA = tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items())
+DATA = tuple(map(str, MNIST_FILES))
+# Of the event that is spent on them, beside its rho and the number of runs.
+SPENT = {"mechanism": "gaussian", "relation": "zero-out-one", "data": "mnist", "shared_noise": True}
 UNACCOUNTED = (
     preprocessing.UNACCOUNTED,
     "The runs of a repeat share their noise, for precise comparison: their guarantees hold for one of them alone.",
@@ -55,12 +58,12 @@ class Sets:
             inputs, labels, self.spec["num_hidden"], len(self.spec["classes"]), self.spec["activation"]
         )
 
-    def measured(self, problem: TwoLayerNetwork, places: list[int], x: Tensor) -> dict[str, np.ndarray]:
+    def measured(self, problem: TwoLayerNetwork, places: list[int], x: Tensor) -> dict[str, Tensor]:
         """Loss and accuracy on training and test examples, of the network on these places."""
         train = problem.evaluate(x, problem.inputs, problem.labels)
         test = problem.evaluate(x, self.test_inputs[places], self.test_labels[places])
         names = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
-        return {name: found.cpu().numpy() for name, found in zip(names, (*train, *test), strict=True)}
+        return dict(zip(names, (*train, *test), strict=True))
 
 
 def _data(spec: Spec, stage: str, num_examples: int, repeat: int) -> Dataset:
@@ -70,11 +73,7 @@ def _data(spec: Spec, stage: str, num_examples: int, repeat: int) -> Dataset:
         data = gaussian_like(num_examples, spec["num_components"], len(spec["classes"]), seed)
     else:
         data = subset(_mnist(tuple(spec["classes"])), num_examples, f"{spec['seed']}/{repeat}")
-    # Fitted on the training examples; none of it is accounted for.
-    projection = preprocessing.fit(data.train_inputs, spec["num_components"], spec["max_norm"])
-    return replace(
-        data, train_inputs=projection.apply(data.train_inputs), test_inputs=projection.apply(data.test_inputs)
-    )
+    return preprocessing.projected(data, spec["num_components"], spec["max_norm"])
 
 
 @cache
@@ -91,14 +90,20 @@ def in_parts(count: int, together: int) -> list[list[int]]:
     return [list(range(first, min(first + together, count))) for first in range(0, count, together)]
 
 
+def tuning_cells(spec: Spec) -> list[Cell]:
+    """First stage of one training size: all schedules on auxiliary data, which cost no privacy."""
+    return [{"stage": "tune", "repeats": list(range(spec["auxiliary_repeats"]))}]
+
+
 def loss_of_finished(frame: pd.DataFrame) -> pd.Series:
     """Training losses, infinite where a run did not finish."""
     return frame["train_loss"].where(frame["finished"] & np.isfinite(frame["train_loss"]), np.inf)
 
 
-def lost(frame: pd.DataFrame) -> int:
-    """The number of runs that did not finish."""
-    return int((~frame["finished"] | ~np.isfinite(frame["train_loss"])).sum())
+def unfinished(frame: pd.DataFrame) -> Decision | None:
+    """The decision where a run did not finish."""
+    lost = int((~frame["finished"] | ~np.isfinite(frame["train_loss"])).sum())
+    return Decision("undecided", f"{lost} of {len(frame)} runs did not finish") if lost else None
 
 
 def trained(
@@ -115,7 +120,7 @@ def trained(
       momentum: of the descent.
     """
 
-    def run(chosen: range) -> dict[str, np.ndarray]:
+    def run(chosen: range) -> dict[str, Tensor]:
         places = [rows[i][0] for i in chosen]
         problem = sets.network(places)
         streams = Streams.of(spec["seed"], [names[place] for place in places], context.device)
@@ -123,8 +128,7 @@ def trained(
             problem, [rows[i][-1] for i in chosen], problem.initial(streams), streams, clip=spec["clip"],
             step_size=spec["step_size"], delta=spec["delta"], momentum=momentum,
         )  # fmt: skip
-        finished = (runs.state.status == Status.FINISHED).cpu().numpy()
-        return {**sets.measured(problem, places, runs.x), "finished": finished}
+        return {**sets.measured(problem, places, runs.x), "finished": runs.state.status == Status.FINISHED}
 
     return context.in_chunks(run, len(rows), bytes_per_run(sets.network([0])))
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
+from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.papers.budget_schedules.calculators import GAIN, ZCDP
 
 RULE = (
@@ -28,7 +28,7 @@ QUICK, PAPER = profiles("budget_schedules.erub_gain", PARAMETERS)
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a condition number."""
-    return [{"condition_number": kappa} for kappa in spec["condition_numbers"]]
+    return grid(condition_number=spec["condition_numbers"])
 
 
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 @lru_cache(maxsize=4)
 def _bounds(spec_json: str) -> pd.DataFrame:
     spec = Spec.from_json(spec_json)
-    return stacked(lambda: (run_cell(spec, cell, Context("cpu", 10**9)) for cell in cells(spec)))()
+    return tabulated(lambda: (run_cell(spec, cell, Context("cpu", 10**9)) for cell in cells(spec)))()
 
 
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
@@ -85,11 +85,8 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide), "Gain of dynamic over uniform schedules, by the bounds",
+    [QUICK, PAPER], (cells, run_cell, decide, simulated), "Gain of dynamic over uniform schedules, by the bounds",
     "Do the bounds of Theorems 4.3 and 4.5, at their exact minima, differ by a factor ln N?",
-    simulation=Simulation(
-        prediction="the bounds are what they are; nothing is random", rival="the gain grows with ln N by a fifth less",
-        frame=simulated, stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
-    ),
-    cpu_only=True,
+    prediction="the bounds are what they are; nothing is random", rival="the gain grows with ln N by a fifth less",
+    stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)}, cpu_only=True,
 )  # fmt: skip

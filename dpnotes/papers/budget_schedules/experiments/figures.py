@@ -6,8 +6,7 @@ from dpnotes.experiments import NOT_STATED, PaperFigure, Setting, Spec
 
 _COMMON = (
     Setting(
-        "preprocessing",
-        "60 principal components, mean 0, standard deviation 1",
+        "preprocessing", "60 principal components, mean 0, standard deviation 1",
         lambda spec: f"{spec['num_components']} principal components, mean 0, standard deviation 1",
     ),
     Setting("network", "two layers, 1000 hidden units", lambda spec: f"two layers, {spec['num_hidden']} hidden units"),
@@ -16,7 +15,7 @@ _COMMON = (
     Setting("step size", "0.1", lambda spec: f"{spec['step_size']:g}"),
     Setting("clipping", "4", lambda spec: f"{spec['clip']:g}"),
     Setting("budget", "(4, 1e-08), 0.1963-zCDP", lambda spec: f"({spec['epsilon']:g}, {spec['delta']:g}), 0.1963-zCDP"),
-)
+)  # fmt: skip
 _START = "uniform, as torch.nn.Linear starts"
 _REPEATS = Setting(
     "repeats", "100", lambda spec: f"{spec['repeats']}", "fewer, for two cores; we show intervals beside the means"

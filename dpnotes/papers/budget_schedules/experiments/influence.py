@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import cache
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,19 +10,19 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Status
-from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.papers.budget_schedules.algorithms import bytes_per_run
-from dpnotes.papers.budget_schedules.experiments import figures
+from dpnotes.papers.budget_schedules.experiments import digits, figures
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.problems import preprocessing
 from dpnotes.problems.datasets.dataset import Dataset, subset
-from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
+from dpnotes.problems.datasets.mnist import load_mnist
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 from dpnotes.util.states import flatten, restore
@@ -58,8 +57,7 @@ READING = ["num_steps", "output_scale", "max_norm"]
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a reading: steps, scale of the output layer at the start, data scale."""
-    readings = product(spec["num_steps"], spec["output_scales"], spec["max_norms"])
-    return [dict(zip(READING, reading, strict=True)) for reading in readings]
+    return grid(num_steps=spec["num_steps"], output_scale=spec["output_scales"], max_norm=spec["max_norms"])
 
 
 def probes(spec: Spec, num_steps: int) -> list[int]:
@@ -83,8 +81,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     of the change. What happens before step t is not touched by it, so retraining starts there.
     """
     data = subset(_mnist(), spec["num_examples"], spec["seed"])
-    projection = preprocessing.fit(data.train_inputs, spec["num_components"], cell["max_norm"])
-    inputs, labels = projection.apply(data.train_inputs).to(context.device), data.train_labels.to(context.device)
+    data = preprocessing.projected(data, spec["num_components"], cell["max_norm"]).to(context.device)
+    inputs, labels = data.train_inputs, data.train_labels
     problem = TwoLayerNetwork(inputs, labels, spec["num_hidden"], data.num_classes, spec["activation"])
     num_steps, probed = cell["num_steps"], probes(spec, cell["num_steps"])
     schedule = uniform(epsilon_to_rho(spec["epsilon"], spec["delta"], "classic"), num_steps)
@@ -92,7 +90,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     added_std = spec["step_size"] * sigma * spec["clip"] / spec["num_examples"]
     method = Descent(spec["step_size"])
 
-    def train(repeats: range) -> dict[str, np.ndarray]:
+    def train(repeats: range) -> dict[str, Tensor]:
         names = [f"repeat {repeat}" for repeat in repeats]
         streams = Streams.of(spec["seed"], names, context.device)
         oracle = ClippedGradient(problem, spec["clip"], FixedNoise.of([schedule] * len(names), context.device))
@@ -112,19 +110,13 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
                 end = drive(method, oracle, shifted, streams, num_steps + 1)
                 finished &= end.status == Status.FINISHED
                 losses.append(problem.evaluate(end.x, inputs, labels)[0])
-        return {
-            "losses": torch.stack(losses, dim=1).double().cpu().numpy(),
-            "finished": finished.cpu().numpy(),
-        }
+        return {"losses": torch.stack(losses, dim=1).double(), "finished": finished}
 
     # Beside the working set of a run, its whole path is kept: a point a step.
     path = num_steps * problem.dim * inputs.element_size()
     columns = context.in_chunks(train, spec["repeats"], bytes_per_run(problem) + path)
     losses = columns["losses"]
-    context.record_spent(
-        mechanism="gaussian", rho=schedule.rho, relation="zero-out-one", data="mnist", runs=losses.size,
-        shared_noise=True,
-    )  # fmt: skip
+    context.record_spent(rho=schedule.rho, runs=losses.size, **digits.SPENT)
     change = (losses[:, 1::2] + losses[:, 2::2]) / 2 - losses[:, :1]
     repeats, steps = np.meshgrid(np.arange(spec["repeats"]), probed, indexing="ij")
     return {
@@ -212,7 +204,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Influence 0.98^(T - t), or a straight line between the same ends, with the scatter of pilots of 3 repeats."""
     for cell in cells(spec):
@@ -228,18 +220,16 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide), "Figure 1, left: influence of each step's noise, by retraining",
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
+    "Figure 1, left: influence of each step's noise, by retraining",
     "Does the influence of a step's noise on the final loss grow exponentially with the step?",
-    simulation=Simulation(
-        prediction="the influence is 0.98^(T - t) under every reading; each repeat scatters by a tenth of it, and by a "
-        "twentieth of the last one, as in pilots of 3 repeats",
-        rival="it grows along a straight line between the same ends", frame=simulated,
-        stated={"quick": (0.08, 0.0), "paper": (0.945, 0.0)},
-    ),
+    prediction="the influence is 0.98^(T - t) under every reading; each repeat scatters by a tenth of it, and by a "
+    "twentieth of the last one, as in pilots of 3 repeats",
+    rival="it grows along a straight line between the same ends", stated={"quick": (0.08, 0.0), "paper": (0.945, 0.0)},
     tolerances={**FLOAT32, "influence": 0.02}, rule_version=2,
     unaccounted=(
         preprocessing.UNACCOUNTED, "All runs of a repeat share their noise, so publishing two of them cancels it.",
         "The influence is a difference of exact training losses: the figure is covered by no guarantee.",
     ),
-    data=tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items()), figure=figures.LEFT,
+    data=digits.DATA, figure=figures.LEFT,
 )  # fmt: skip

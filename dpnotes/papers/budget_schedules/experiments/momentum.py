@@ -1,14 +1,13 @@
 """Section 4.2, trained: how much a dynamic schedule gains with momentum, and how much without."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
-from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, mean_interval, profiles, stacked, study, tabulated
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, joined, mean_interval, profiles, study, tabulated
 from dpnotes.papers.budget_schedules.algorithms import momentum_schedule
 from dpnotes.papers.budget_schedules.experiments import digits
+from dpnotes.papers.budget_schedules.experiments.digits import tuning_cells
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, uniform
 
@@ -34,11 +33,6 @@ def plan(momentum: float, gamma: float, rho: float, num_steps: int) -> NoiseSche
     return momentum_schedule(momentum, gamma, rho, num_steps) if momentum else exponential(gamma, rho, num_steps)
 
 
-def tuning_cells(spec: Spec) -> list[Cell]:
-    """First stage: every gamma on auxiliary data, which cost no privacy."""
-    return [{"stage": "tune", "repeats": list(range(spec["auxiliary_repeats"]))}]
-
-
 def main_cells(spec: Spec, frame: pd.DataFrame) -> list[Cell]:
     """Second stage: the private data, each cell carrying the gammas that the auxiliary data chose."""
     chosen = [choose(frame, momentum) for momentum in spec["momenta"]]
@@ -52,26 +46,23 @@ def choose(frame: pd.DataFrame, momentum: float) -> float:
     return float(digits.loss_of_finished(tuned).groupby(tuned["gamma"]).mean().idxmin())
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
+@joined
+def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
     """Both schedules with each momentum; the runs of a repeat share examples, start and noise."""
     tuning = cell["stage"] == "tune"
     rho = epsilon_to_rho(spec["epsilon"], spec["delta"], spec["conversion"])
     sets = digits.Sets.of(spec, cell["stage"], spec["num_examples"], cell["repeats"], context.device)
     names = [f"{cell['stage']}/{repeat}" for repeat in cell["repeats"]]
-    parts = []
-    for place_of_momentum, momentum in enumerate(spec["momenta"]):
-        gammas = spec["gammas"] if tuning else [cell["gammas"][place_of_momentum]]
+    for number, momentum in enumerate(spec["momenta"]):
+        gammas = spec["gammas"] if tuning else [cell["gammas"][number]]
         plans = [("uniform", 1.0, uniform(rho, spec["num_steps"]))]
         plans += [("dynamic", gamma, plan(momentum, gamma, rho, spec["num_steps"])) for gamma in gammas]
         rows = [(place, *one) for place in range(len(names)) for one in plans]
         columns = digits.trained(spec, sets, names, rows, context, momentum)
         given = [(momentum, cell["repeats"][place], kind, gamma) for place, kind, gamma, _ in rows]
-        parts.append({**columns_of("momentum repeat schedule gamma", given), **columns})
         if not tuning:
-            context.record_spent(
-                mechanism="gaussian", rho=rho, relation="zero-out-one", data="mnist", runs=len(rows), shared_noise=True
-            )
-    return {"stage": cell["stage"], **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]}}
+            context.record_spent(rho=rho, runs=len(rows), **digits.SPENT)
+        yield {"stage": cell["stage"], **columns_of("momentum repeat schedule gamma", given), **columns}
 
 
 def gains(frame: pd.DataFrame, metric: str = "train_loss") -> pd.DataFrame:
@@ -105,21 +96,19 @@ def summary(frame: pd.DataFrame) -> Rows:
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     """The rule in the spec."""
     main = frame[frame["stage"] == "main"]
-    if count := digits.lost(main):
-        return Decision("undecided", f"{count} of {len(main)} runs did not finish")
+    if unfinished := digits.unfinished(main):
+        return unfinished
     table = summary(frame)
     rows = table[table["metric"] == "train_loss"].set_index("comparison")[["mean", "low", "high"]]
     without, _, less, alone = (tuple(map(float, row)) for row in rows.to_numpy())
-    facts = (
-        "training loss, uniform less dynamic: "
-        + ", ".join(f"{name} {digits.shown(tuple(row))}" for name, row in zip(rows.index, rows.to_numpy(), strict=True))
-        + f" (above 0: momentum trains {'better' if alone[0] > 0 else 'no better'})"
-    )
+    words = ", ".join(f"{name} {digits.shown((mean, low, high))}" for name, mean, low, high in rows.itertuples())
+    better = "better" if alone[0] > 0 else "no better"
+    facts = f"training loss, uniform less dynamic: {words} (above 0: momentum trains {better})"
     return Decision.by(facts, failed=without[2] < 0 or less[2] < 0, passed=without[1] > 0 and less[1] > 0)
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """A gain that momentum halves, or leaves as it is; gain and scatter without momentum are those of pilots."""
     small = spec["num_hidden"] < 1000
@@ -128,18 +117,15 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
         level = 0.15 + 0.013 * generator.standard_normal(spec["repeats"])
         gained = (gain / 2 if momentum and right else gain) + scatter * generator.standard_normal(spec["repeats"])
         for kind, loss in (("uniform", level), ("dynamic", level - gained)):
-            columns = {"repeat": np.arange(spec["repeats"]), "train_loss": loss, "test_accuracy": 1 - loss}
-            found = {"stage": "main", "momentum": momentum, "schedule": kind, "finished": True}
-            yield {**found, **columns}
+            about = {"stage": "main", "momentum": momentum, "schedule": kind, "finished": True}
+            yield {**about, "repeat": range(len(loss)), "train_loss": loss, "test_accuracy": 1 - loss}
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (tuning_cells, run_cell, decide),
+    [QUICK, PAPER], (tuning_cells, run_cell, decide, simulated),
     "Section 4.2, trained: a dynamic schedule with momentum and without",
     "Does a dynamic schedule gain less where momentum averages the gradients?",
-    simulation=Simulation(
-        prediction="the gain is the one of pilots of 16 and 8 repeats without momentum, and half of it with momentum",
-        rival="the same gain with momentum", frame=simulated, stated={"quick": (0.985, 0.015), "paper": (1.0, 0.04)},
-    ),
-    tolerances=FLOAT32, stages=(main_cells,), unaccounted=digits.UNACCOUNTED, data=digits.DATA,
+    prediction="the gain is the one of pilots of 16 and 8 repeats without momentum, and half of it with momentum",
+    rival="the same gain with momentum", stated={"quick": (0.985, 0.015), "paper": (1.0, 0.04)}, tolerances=FLOAT32,
+    stages=(main_cells,), unaccounted=digits.UNACCOUNTED, data=digits.DATA,
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """A quadratic, where the expected excess risk is exact: predicted against simulated, and against the bound."""
 
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,8 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Status
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study, tabulated
+from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, study, tabulated
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent, theorem_4_5_schedule
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, from_influence, uniform
@@ -74,20 +75,17 @@ def setting(spec: Spec, num_examples: int) -> tuple[Quadratic, Tensor]:
 
 def best_schedule(spec: Spec, problem: Quadratic, x0: Tensor, name: str, rho: float) -> tuple[NoiseSchedule, float]:
     """The schedule at its own best number of steps, and the excess risk that is predicted for it, exactly."""
-    best: tuple[NoiseSchedule, float] | None = None
+    found = []
     for num_steps in range(1, spec["max_num_steps"] + 1):
         candidate = schedule(name, problem, rho, num_steps)
         noise_std = candidate.noise_multipliers * spec["clip"] / problem.num_examples
-        risk = float(problem.expected_excess_risk(x0[0], 1.0, noise_std))
-        if best is None or risk < best[1]:
-            best = candidate, risk
-    assert best is not None
-    return best
+        found.append((candidate, float(problem.expected_excess_risk(x0[0], 1.0, noise_std))))
+    return min(found, key=itemgetter(1))
 
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a size."""
-    return [{"num_examples": size} for size in spec["num_examples"]]
+    return grid(num_examples=spec["num_examples"])
 
 
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
@@ -99,7 +97,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     repeats = np.tile(np.arange(spec["repeats"]), len(SCHEDULES))
     on_device = Quadratic(*(t.to(context.device) for t in (problem.spectrum, problem.offsets, problem.center)))
 
-    def run(rows: range) -> dict[str, np.ndarray]:
+    def run(rows: range) -> dict[str, Tensor]:
         part = slice(rows.start, rows.stop)
         # Common random numbers: the noise of a repeat is the same for every schedule.
         streams = Streams.of(spec["seed"], [f"{cell['num_examples']}/{r}" for r in repeats[part]], context.device)
@@ -107,8 +105,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
             on_device, [chosen[name][0] for name in names[part]], x0.to(context.device).expand(len(rows), -1).clone(),
             streams, clip=spec["clip"], step_size=1.0, delta=spec["delta"],
         )  # fmt: skip
-        risk = on_device.excess_risk(runs.x).cpu().numpy()
-        return {"excess_risk": risk, "finished": (runs.state.status == Status.FINISHED).cpu().numpy()}
+        return {"excess_risk": on_device.excess_risk(runs.x), "finished": runs.state.status == Status.FINISHED}
 
     # Two (runs, examples) arrays of float64, losses and norms, are held at once.
     columns = context.in_chunks(run, len(names), 8 * (4 * problem.num_examples + 20 * problem.dim))
@@ -158,8 +155,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     """The rule in the spec."""
     from scipy import stats
 
-    lost = int((~frame["finished"] | ~np.isfinite(frame["excess_risk"])).sum())
-    if lost:
+    if lost := int((~frame["finished"] | ~np.isfinite(frame["excess_risk"])).sum()):
         return Decision("not reproduced", f"{lost} of {len(frame)} runs did not finish")
     table, freedom = summary(frame), frame["repeat"].nunique() - 1
     missed_by = (1 - spec["joint_level"]) / (len(table) + table["schedule"].nunique())
@@ -212,7 +208,7 @@ def _exact(spec_json: str, num_examples: int) -> tuple[np.ndarray, np.ndarray, n
     return curvature, mean, root, facts
 
 
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """The law of the runs itself; by the rival Theorem 4.5's runs end where uniform ones of other noise do."""
     for size in spec["num_examples"]:
@@ -227,18 +223,15 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
         if not right:
             risk[:, SCHEDULES.index("Theorem 4.5")] = risks()[:, SCHEDULES.index("uniform")]
         for place, name in enumerate(SCHEDULES):
-            columns = {key: values[place] for key, values in facts.items()}
-            repeats = {"repeat": np.arange(spec["repeats"]), "excess_risk": risk[:, place], "finished": True}
-            yield {"num_examples": size, "schedule": name, **repeats, **columns}
+            about = {"num_examples": size, "schedule": name, **{key: values[place] for key, values in facts.items()}}
+            yield {**about, "repeat": range(len(risk)), "excess_risk": risk[:, place], "finished": True}
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide), "Quadratic: exact expected excess risk, simulated and bounded",
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
+    "Quadratic: exact expected excess risk, simulated and bounded",
     "Does noisy descent do what the algebra says, and does a dynamic schedule beat a uniform one?",
-    simulation=Simulation(
-        prediction="the runs follow their exact law, under common noise",
-        rival="Theorem 4.5's schedule ends where the uniform one does", frame=simulated,
-        stated={"quick": (0.95, 0.0), "paper": (0.985, 0.0)},
-    ),
-    rule=("joint_level",),
+    prediction="the runs follow their exact law, under common noise",
+    rival="Theorem 4.5's schedule ends where the uniform one does",
+    stated={"quick": (0.95, 0.0), "paper": (0.985, 0.0)}, rule=("joint_level",),
 )  # fmt: skip

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Relation, Sampling, Status
-from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, mean_interval, profiles, stacked, study, tabulated
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, mean_interval, profiles, study, tabulated
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.papers.budget_schedules.algorithms import bytes_per_run
 from dpnotes.papers.budget_schedules.experiments import digits
+from dpnotes.papers.budget_schedules.experiments.digits import tuning_cells
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.calibration import noise_multiplier
 from dpnotes.privacy.events import Event
@@ -37,11 +38,6 @@ PARAMETERS = {
     "repeats_a_cell": Each(16, 50), "auxiliary_repeats": Each(2, 10),
 }  # fmt: skip
 QUICK, PAPER = profiles("budget_schedules.subsampled", PARAMETERS, quick={"num_hidden": 200})
-
-
-def tuning_cells(spec: Spec) -> list[Cell]:
-    """First stage: every rate on auxiliary data, which cost no privacy."""
-    return [{"stage": "tune", "repeats": list(range(spec["auxiliary_repeats"]))}]
 
 
 def main_cells(spec: Spec, frame: pd.DataFrame) -> list[Cell]:
@@ -99,34 +95,28 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Both schedules; the runs of a repeat share examples, start, batches and noise."""
     tuning = cell["stage"] == "tune"
     rates = [1.0, *(spec["rates"] if tuning else [cell["rate"]])]
-    of_rate = {
-        rate: multipliers(rate, spec["num_steps"], spec["sampling_rate"], spec["epsilon"], spec["delta"])
-        for rate in rates
-    }
+    budget = [spec[name] for name in ("num_steps", "sampling_rate", "epsilon", "delta")]
+    of_rate = {rate: multipliers(rate, *budget) for rate in rates}
     sets = digits.Sets.of(spec, cell["stage"], spec["num_examples"], cell["repeats"], context.device)
     names = [f"{cell['stage']}/{repeat}" for repeat in cell["repeats"]]
     rows = [(place, rate) for place in range(len(names)) for rate in rates]
 
-    def run(chosen: range) -> dict[str, np.ndarray]:
+    def run(chosen: range) -> dict[str, Tensor]:
         places = [rows[i][0] for i in chosen]
         problem, levels = sets.network(places), np.array([of_rate[rows[i][1]] for i in chosen])
         x, finished = train(spec, problem, levels, [names[place] for place in places])
-        return {**sets.measured(problem, places, x), "finished": finished.cpu().numpy()}
+        return {**sets.measured(problem, places, x), "finished": finished}
 
     columns = context.in_chunks(run, len(rows), bytes_per_run(sets.network([0])))
     if not tuning:
         for rate in rates:
             claim = account(released(of_rate[rate], spec["sampling_rate"]), spec["delta"], "RDP")
-            context.record_spent(
-                mechanism="gaussian", rho=sum(0.5 / level**2 for level in of_rate[rate]), relation="zero-out-one",
-                sampling=f"poisson {spec['sampling_rate']:g}, which the rho does not count", epsilon=claim.epsilon,
-                delta=spec["delta"], data="mnist", runs=len(names), shared_noise=True,
-            )  # fmt: skip
+            sampling = f"poisson {spec['sampling_rate']:g}, which the rho does not count"
+            spent = {"rho": sum(0.5 / level**2 for level in of_rate[rate]), "sampling": sampling, **digits.SPENT}
+            context.record_spent(epsilon=claim.epsilon, delta=spec["delta"], runs=len(names), **spent)
     kinds = {rate: "uniform" if rate == 1 else "exponential" for rate in rates}
     given = [(cell["repeats"][place], kinds[rate], rate, of_rate[rate][-1]) for place, rate in rows]
-    return {
-        "stage": cell["stage"], **columns_of("repeat schedule rate last_multiplier", given), **columns,
-    }  # fmt: skip
+    return {"stage": cell["stage"], **columns_of("repeat schedule rate last_multiplier", given), **columns}
 
 
 @tabulated
@@ -143,8 +133,8 @@ def summary(frame: pd.DataFrame) -> Rows:
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     """The rule in the spec."""
     main = frame[frame["stage"] == "main"]
-    if count := digits.lost(main):
-        return Decision("undecided", f"{count} of {len(main)} runs did not finish")
+    if unfinished := digits.unfinished(main):
+        return unfinished
     table = summary(frame).set_index("metric")
     rate = main.loc[main["schedule"] == "exponential", "rate"].iloc[0]
     loss, accuracy = (tuple(table.loc[metric, ["difference", "low", "high"]]) for metric in table.index)
@@ -156,25 +146,21 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Half the gain that a pilot of 8 repeats found, or none; its paired scatter."""
     gain, scatter = 0.0016, 0.0012
     level = 0.15 + 0.01 * generator.standard_normal(spec["repeats"])
     gained = gain * right + scatter * generator.standard_normal(spec["repeats"])
     for kind, rate, loss in (("uniform", 1.0, level), ("exponential", 0.98, level - gained)):
-        yield {
-            "stage": "main", "schedule": kind, "rate": rate, "repeat": np.arange(spec["repeats"]),
-            "train_loss": loss, "test_accuracy": 1 - loss, "finished": True,
-        }  # fmt: skip
+        about = {"stage": "main", "schedule": kind, "rate": rate, "finished": True}
+        yield {**about, "repeat": range(len(loss)), "train_loss": loss, "test_accuracy": 1 - loss}
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (tuning_cells, run_cell, decide), "Section 4.3, trained: schedules of random batches",
+    [QUICK, PAPER], (tuning_cells, run_cell, decide, simulated), "Section 4.3, trained: schedules of random batches",
     "Does an exponentially decaying schedule train better where every step sees a random batch?",
-    simulation=Simulation(
-        prediction="half the gain of a pilot of 8 repeats, scattered as there", rival="no gain", frame=simulated,
-        stated={"quick": (1.0, 0.015), "paper": (1.0, 0.025)},
-    ),
-    stages=(main_cells,), tolerances=FLOAT32, unaccounted=digits.UNACCOUNTED, data=digits.DATA,
+    prediction="half the gain of a pilot of 8 repeats, scattered as there", rival="no gain",
+    stated={"quick": (1.0, 0.015), "paper": (1.0, 0.025)}, stages=(main_cells,), tolerances=FLOAT32,
+    unaccounted=digits.UNACCOUNTED, data=digits.DATA,
 )  # fmt: skip

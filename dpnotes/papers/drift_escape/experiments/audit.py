@@ -8,8 +8,8 @@ import pandas as pd
 import torch
 
 from dpnotes.core import Guarantee, Relation
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import Rows, grid, joined, profiles, study, tabulated
 from dpnotes.papers.drift_escape.experiments.releases import differences, one_pass
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.museum.exhibit import Exhibit, Setting
@@ -42,45 +42,43 @@ def exhibit(spec: Spec, name: str, size: int) -> Exhibit:
     claim = Guarantee(epsilon, delta, Relation.REPLACE_ONE, "exact Gaussian, parallel composition")
     options = {"noise_multiplier": multiplier, "batch_size": spec["batch_size"]}
     if name == "samples reused":
-        without = torch.zeros(spec["batch_size"] * spec["num_batches"], dtype=torch.float64)
-        changed, draws, release = 0, size * spec["num_batches"], one_pass
+        batches, changed, draws, release = spec["num_batches"], 0, size * spec["num_batches"], one_pass
         line, instead = "if int(places[-1]) >= total:", "if call >= noise.shape[1]:"
         mistake = "The batches of the theorem add up to more than n examples, so that some are used again."
         seen = "Theorem 2 with the number of steps of (72)"
     else:
-        without = torch.zeros(spec["batch_size"] * (size + 1), dtype=torch.float64)
-        changed, draws, release = len(without) - 1, size + 1, differences
+        batches, changed, draws, release = size + 1, -1, size + 1, differences
         options |= {"step": spec["step"], "num_steps": size}
         line, instead = "move = abs(points[call + 1] - points[call])", "move = step"
         mistake = "An attempt ends, the index t goes back, and the noise is scaled to a step; the point moves farther."
         seen = "Algorithm 1, lines 9 and 13, with Algorithm 2"
     # A neighbour replaces one curvature of -1 by one of 1.
+    without = torch.zeros(spec["batch_size"] * batches, dtype=torch.float64)
     without[changed] = -1
     included = without.clone()
     included[changed] = 1
     setting = Setting(without, included, draws, options)
-    return Exhibit(name, mistake, seen, release, release, line, instead, claim, setting)
+    return Exhibit(name, mistake, seen, release, line, instead, claim, setting)
 
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a mistake and size."""
     sizes = {"samples reused": spec["uses"], "jump not tracked": spec["lengths"]}
-    return [{"mistake": name, "size": size} for name, values in sizes.items() for size in values]
+    return [cell for name, values in sizes.items() for cell in grid(mistake=[name], size=values)]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
+@joined
+def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
     """Exact epsilon of the corrected and of the printed version; audits of those sizes that are to be audited.
 
     What is not audited is NaN. The attack on the printed version is made for it, that on the corrected one likewise.
     """
     found = exhibit(spec, cell["mistake"], cell["size"])
     audited = cell["size"] in spec["audited"]
-    lower = [found.audit(printed, spec["seed"]).epsilon if audited else np.nan for printed in (False, True)]
-    return {
-        **cell, "printed": np.array([False, True]), "claim": found.claim.epsilon,
-        "exact": np.array([found.exact(printed) for printed in (False, True)]), "audited": np.array(lower),
-        "runs": found.design[1] if audited else 0,
-    }  # fmt: skip
+    about = {**cell, "claim": found.claim.epsilon, "runs": found.design[1] if audited else 0}
+    for printed in (False, True):
+        lower = found.audit(printed, spec["seed"]).epsilon if audited else np.nan
+        yield {**about, "printed": printed, "exact": found.exact(printed), "audited": lower}
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -88,18 +86,16 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     rounding = 1 + 1e-9
     # Used once, or after a single step, the printed version is the corrected one.
     printed, corrected = frame[frame["printed"] & (frame["size"] > 1)], frame[~frame["printed"]]
-    facts = []
+    audits, facts = printed[printed["runs"] > 0], []
     for name, part in printed.groupby("mistake", sort=False):
-        worst = part.loc[part["exact"].idxmax()]
-        of_audits = part[part["runs"] > 0]
+        worst, lower = part.loc[part["exact"].idxmax()], audits.loc[audits["mistake"] == name, "audited"].max()
         facts.append(
             f"{name}: epsilon {worst['exact']:.3g} at size {worst['size']} where {worst['claim']:.3g} is claimed, at "
-            f"least {of_audits['audited'].max():.3g} by audit"
+            f"least {lower:.3g} by audit"
         )
     broken = (corrected["exact"] > corrected["claim"] * rounding).any()
     broken |= (corrected["audited"] > corrected["claim"]).any()
     shown = (printed["exact"] > printed["claim"] * rounding).all()
-    audits = printed[printed["runs"] > 0]
     caught = len(audits) > 0 and set(audits["mistake"]) == set(printed["mistake"])
     caught &= bool((audits["audited"] > audits["claim"]).all())
     return Decision.by("; ".join(facts), failed=broken or not shown, passed=caught)
@@ -107,15 +103,14 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 # ---------------------------------------------------------------- simulated results
 @cache
-def _exact(profile: str) -> pd.DataFrame:
+@tabulated
+def _exact(profile: str) -> Rows:
     """The epsilon that densities imply, for each mistake and size; it is not random."""
     spec = {"quick": QUICK, "paper": PAPER}[profile]
-    rows = []
     for cell in cells(spec):
         shown = exhibit(spec, cell["mistake"], cell["size"])
         for printed in (False, True):
-            rows.append({**cell, "printed": printed, "claim": shown.claim.epsilon, "exact": shown.exact(printed)})
-    return pd.DataFrame(rows)
+            yield {**cell, "printed": printed, "claim": shown.claim.epsilon, "exact": shown.exact(printed)}
 
 
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
@@ -134,13 +129,10 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "The printed and the corrected releases: exact epsilon, and what an audit proves",
     "Is a release as private as claimed if samples are reused, or if a jump back is not covered by the noise?",
-    simulation=Simulation(
-        prediction="the printed versions cost what densities say, and audits miss in 1 of 100",
-        rival="the printed versions cost what is claimed", frame=simulated,
-        stated={"quick": (0.995, 0.0), "paper": (0.96, 0.0)},
-    ),
+    prediction="the printed versions cost what densities say, and audits miss in 1 of 100",
+    rival="the printed versions cost what is claimed", stated={"quick": (0.995, 0.0), "paper": (0.96, 0.0)},
     cpu_only=True,
 )  # fmt: skip

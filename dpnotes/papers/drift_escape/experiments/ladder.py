@@ -181,13 +181,15 @@ class LadderParameters:
         ends = math.log(1e-3 * self.alpha**0.5), math.log(3 * self.alpha**0.5)
         return math.exp(float(brentq(beyond, *ends)))  # type: ignore[arg-type]
 
-    def oracle(self, ladder: Ladder, runs: int, num_steps: int, device: str) -> FreshGradient:
+    def oracle(
+        self, ladder: Ladder, runs: int, num_steps: int, device: str, features: Separable | None = None
+    ) -> FreshGradient:
         """Gradients with fresh noise: Gaussian of level `psi / sqrt2`, and that of a batch of at most the same level.
 
         The loss of an example is `F(x) + sum_k z_k sin(x_k) / sqrt(dim)`, z standard normal, so one gradient's variance
-        is at most 1 in all.
+        is at most 1 in all; or it has other features.
         """
-        features = Separable([(Sine(self.dim**-0.5), self.dim)])
+        features = features or Separable([(Sine(self.dim**-0.5), self.dim)])
         # The longest gradient: F's, and z is hardly ever longer than 6 sqrt(dim).
         bound = ladder.constants["lipschitz"].value + 6.0
         std = torch.full((runs,), self.privacy_std, dtype=torch.float64, device=device)

@@ -1,6 +1,7 @@
 """Clients with digits of their own, alike or not: drift escape, DP-SGD by the same clients, and by a trusted server."""
 
 import math
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -8,11 +9,10 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from torch.nn.functional import avg_pool2d
 
 from dpnotes.core import Status
-from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, mean_interval, profiles, stacked, study, tabulated
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import Each, Rows, grid, joined, mean_interval, profiles, study, tabulated
 from dpnotes.methods.loop import Runs
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.holdings import ClientSamples, dirichlet_split
@@ -21,7 +21,8 @@ from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
 from dpnotes.papers.drift_escape.distributed import distributed_drift_escape
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.problems.datasets.dataset import Dataset, permutation
-from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
+from dpnotes.problems.datasets.mnist import FILES as MNIST_FILES
+from dpnotes.problems.datasets.mnist import load_mnist, pooled
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 
@@ -56,30 +57,21 @@ PARAMETERS: dict[str, Any] = {
     "DP-SGD": {"step_size": 1.0}, "rounds": 18, "least_held": 1100, "examples": Each("private", "all"),
     "clients": Each(10, 20), "concentrations": Each([0.1, 1.0, 100.0], [0.3, 1.0, 100.0]), "repeats": Each(12, 20),
 }  # fmt: skip
-QUICK, PAPER = profiles(
-    "drift_escape.mnist_clients",
-    PARAMETERS,
-    paper={
-        # The same from 8 repeats of a pilot with another seed on the same examples: 0.02 and -0.01, 0.085 and 0.037.
-        "chances": {
-            "means of those": "reproduced above 0.999, not reproduced below 0.001",
-            "one at the edge": "reproduced 0.02 to 0.1, not reproduced as often",
-            "one larger or smaller by 1.5": "not reproduced above 0.999",
-        }
-    },
-)
-_MEAN = 0.1307  # of MNIST's pixels as it is usually given
+# The same from 8 repeats of a pilot with another seed on the same examples: 0.02 and -0.01, 0.085 and 0.037.
+_CHANCES = {
+    "means of those": "reproduced above 0.999, not reproduced below 0.001",
+    "one at the edge": "reproduced 0.02 to 0.1, not reproduced as often",
+    "one larger or smaller by 1.5": "not reproduced above 0.999",
+}
+QUICK, PAPER = profiles("drift_escape.mnist_clients", PARAMETERS, paper={"chances": _CHANCES})
 _SPLITS = 10_000  # that are tried
 ARMS = ("drift escape", "DP-SGD", "trusted server")
 
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a split, for both arms of clients, and one a repeat for the server that has all examples."""
-    return [
-        {"repeat": repeat, **split}
-        for repeat in range(spec["repeats"])
-        for split in (*({"concentration": each} for each in spec["concentrations"]), {})
-    ]
+    splits = [*grid(concentration=spec["concentrations"]), {}]
+    return [{"repeat": repeat, **split} for repeat in range(spec["repeats"]) for split in splits]
 
 
 # ---------------------------------------------------------------- who holds what
@@ -89,16 +81,14 @@ def digits(examples: str, pool: int, norm: float) -> Dataset:
     data = load_mnist()
 
     def small(images: Tensor) -> Tensor:
-        pooled = avg_pool2d(images.view(-1, 1, 28, 28), pool).flatten(1) - _MEAN
-        return norm * pooled / pooled.norm(dim=1, keepdim=True)
+        means = pooled(images, pool)
+        return norm * means / means.norm(dim=1, keepdim=True)
 
     order = permutation("halves", "mnist_clients", len(data.train_inputs))
     middle = len(order) // 2
     kept = {"all": order, "private": order[:middle], "auxiliary": order[middle:]}[examples]
-    return Dataset(
-        f"{data.name}, {examples}", small(data.train_inputs[kept]), data.train_labels[kept],
-        small(data.test_inputs), data.test_labels, data.num_classes, data.licence, data.source,
-    )  # fmt: skip
+    part = replace(data, train_inputs=data.train_inputs[kept], train_labels=data.train_labels[kept])
+    return part.with_inputs(small, f"{data.name}, {examples}")
 
 
 def split(spec: Spec, cell: Cell, labels: Tensor) -> list[Tensor]:
@@ -123,10 +113,10 @@ def client_gradients(problems: list[TwoLayerNetwork], x: Tensor) -> Tensor:
 def drift_escape(spec: Spec, network: TwoLayerNetwork, parts: list[Tensor], x: Tensor, streams: Streams) -> Runs:
     """Algorithms 1 and 3: every example is used once, by all clients equally many."""
     options = spec["drift escape"]
+    names = ("smoothness", "step_size", "threshold", "attempt_length", "radius", "attempts")
     escape = Escape(
-        accuracy=options["threshold"] * 4 / 3, smoothness=options["smoothness"], hessian_lipschitz=1.0,
-        step_size=options["step_size"], threshold=options["threshold"], attempt_length=options["attempt_length"],
-        radius=options["radius"], attempts=options["attempts"], num_steps=spec["rounds"], origin="the spec",
+        options["threshold"] * 4 / 3, hessian_lipschitz=1.0, num_steps=spec["rounds"], origin="the spec",
+        **{name: options[name] for name in names},
     )  # fmt: skip
     multiplier = gaussian_std(spec["epsilon"], spec["delta"])
     choice = DriftEscapeParameters(
@@ -142,20 +132,17 @@ def noisy_sgd(spec: Spec, problems: list[TwoLayerNetwork], x: Tensor, streams: S
     """DP-SGD on all that each client holds; by a trusted server: of one holder of everything."""
     return distributed_noisy_sgd(
         lambda members: problems[members.start], x, streams, blocks=Blocks(len(problems), 1), epsilon=spec["epsilon"],
-        delta=spec["delta"], norm_bound=spec["clip"], step_size=spec["DP-SGD"]["step_size"],
-        num_steps=spec["rounds"],
+        delta=spec["delta"], norm_bound=spec["clip"], step_size=spec["DP-SGD"]["step_size"], num_steps=spec["rounds"],
     )  # fmt: skip
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
+@joined
+def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
     """The arms on one split; in all cells of a repeat start and keys are the same."""
     data = digits(spec["examples"], spec["pool"], spec["norm"])
     network = TwoLayerNetwork(data.train_inputs, data.train_labels, spec["num_hidden"], data.num_classes, "tanh")
     parts = split(spec, cell, data.train_labels)
-    problems = [
-        TwoLayerNetwork(data.train_inputs[part], data.train_labels[part], spec["num_hidden"], data.num_classes, "tanh")
-        for part in parts
-    ]
+    problems = [replace(network, inputs=network.inputs[part], labels=network.labels[part]) for part in parts]
     streams = Streams.of(spec["seed"], [f"{cell['repeat']}"])
     x = spec["start_scale"] * network.initial(streams)
     own = client_gradients(problems, x)
@@ -164,7 +151,6 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
         "smallest": min(map(len, parts)), "largest": max(map(len, parts)), "start": float(own.mean(0).norm()),
         "disagreement": float((own - own.mean(0)).square().sum(1).mean().sqrt()),
     }  # fmt: skip
-    rows = []
     for arm in ARMS[:2] if "concentration" in cell else ARMS[2:]:
         if arm == "drift escape":
             runs = drift_escape(spec, network, parts, x, streams)
@@ -172,17 +158,15 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
         else:
             runs = noisy_sgd(spec, problems, x, streams)
             used = data.train_inputs.shape[0]
-        claims = runs.oracle.claims(runs.state.oracle, spec["delta"], streams)[0]
+        epsilon = max(claim.epsilon for claim in runs.oracle.claims(runs.state.oracle, spec["delta"], streams)[0])
         context.record_spent(
             mechanism="gaussian", rho=float(runs.oracle.declared()[0]), relation="replace-one", data="mnist",
-            epsilon=max(claim.epsilon for claim in claims), delta=spec["delta"], arm=arm, clients=len(parts),
-            shared_noise=True,
+            epsilon=epsilon, delta=spec["delta"], arm=arm, clients=len(parts), shared_noise=True,
         )  # fmt: skip
-        rows.append({**common, "arm": arm, "used": used, **outcome(runs, problems, data)})
-        rows[-1]["epsilon"] = max(claim.epsilon for claim in claims)
+        row = {**common, "arm": arm, "used": used, **outcome(runs, problems, data), "epsilon": epsilon}
         if arm == "trusted server":  # who is sent the images themselves, once
-            rows[-1] |= {"bytes_up": data.train_inputs.nbytes, "bytes_down": 0}
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+            row |= {"bytes_up": data.train_inputs.nbytes, "bytes_down": 0}
+        yield row
 
 
 def outcome(runs: Runs, problems: list[TwoLayerNetwork], data: Dataset) -> dict[str, Any]:
@@ -215,12 +199,10 @@ def comparisons(frame: pd.DataFrame) -> Rows:
 def against_noisy_sgd(frame: pd.DataFrame) -> Rows:
     """Drift escape less DP-SGD by the same clients: means of paired differences, with standard errors; no verdict."""
     for concentration, part in frame[np.isfinite(frame["concentration"])].groupby("concentration"):
+        pairs = part.assign(gradient=np.log(part["gradient"])).pivot(index="repeat", columns="arm")
         row: dict[str, Any] = {"concentration": concentration}
         for metric in ("gradient", "test_accuracy"):
-            pair = part.pivot(index="repeat", columns="arm", values=metric)
-            if metric == "gradient":
-                pair = np.log(pair)
-            found = pair["drift escape"] - pair["DP-SGD"]
+            found = pairs[metric, "drift escape"] - pairs[metric, "DP-SGD"]
             row |= {metric: float(found.mean()), f"{metric}_error": float(found.sem())}
         yield row
 
@@ -245,17 +227,14 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         f"{math.exp(row.ratio):.3f} in [{math.exp(row.low):.3f}, {math.exp(row.high):.3f}] at {row.concentration:g}"
         for row in table.itertuples()
     )
-    beside = "; no verdict on drift escape against DP-SGD by the same clients: gradient norm times " + ", ".join(
-        f"{math.exp(row.gradient):.2f}" for row in against_noisy_sgd(frame).itertuples()
-    )
-    inside = bool(((table["low"] >= -margin) & (table["high"] <= margin)).all())
-    return Decision.by(
-        facts + beside, failed=((table["low"] > margin) | (table["high"] < -margin)).any(), passed=inside
-    )
+    times = ", ".join(f"{math.exp(row.gradient):.2f}" for row in against_noisy_sgd(frame).itertuples())
+    facts += f"; no verdict on drift escape against DP-SGD by the same clients: gradient norm times {times}"
+    outside = ((table["low"] > margin) | (table["high"] < -margin)).any()
+    return Decision.by(facts, failed=outside, passed=table["low"].min() >= -margin and table["high"].max() <= margin)
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Logarithms of norms that scatter by 0.06 to 0.07, and of clients alike by 0.12, as in both stored results."""
     alike = max(spec["concentrations"])
@@ -269,14 +248,11 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "MNIST by clients that hold other digits than each other: drift escape and DP-SGD, and what they send",
     "Does it matter to the mean of clients whether they hold the same digits?",
-    simulation=Simulation(
-        prediction="gradient norms are alike, whatever clients hold; ratios scatter by 0.14, as in the stored results",
-        rival="norms are larger by 1.3 where clients disagree most", frame=simulated,
-        stated={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
-    ),
+    prediction="gradient norms are alike, whatever clients hold; ratios scatter by 0.14, as in the stored results",
+    rival="norms are larger by 1.3 where clients disagree most", stated={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
     rule=("chances", "margin"), tolerances=FLOAT32,
     unaccounted=(
         "Who holds what is decided by labels, and split again until everyone holds enough; the guarantees are for what "
@@ -287,5 +263,5 @@ EXPERIMENT = study(
         "nothing for it, and which the paper profile has among its own, as those of the pilot for its chances.",
         "The mean that is taken off the pixels is a statistic of MNIST, published without noise.",
     ),
-    data=tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items()), cpu_only=True,
+    data=tuple(map(str, MNIST_FILES)), cpu_only=True,
 )  # fmt: skip

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate, Oracle
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Rows, profiles, proportion, stacked, study, tabulated
+from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, proportion, study, tabulated
 from dpnotes.methods.drift_escape import DriftEscape, Repeat
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.fresh import FreshGradient
@@ -30,7 +30,7 @@ RULE = (
 )
 ORACLES: dict[str, Repeat] = {"fresh noise": "go on", "restored": "restore", "forced": "refresh", "jump": "go on"}
 COMMON: dict[str, Any] = {
-    "decision_rule": RULE, "seed": "repeats", "dim": 10,
+    "decision_rule": RULE, "seed": Each("repeats, 4000", "repeats"), "repeats": Each(4000, 50_000), "dim": 10,
     "curvature": 0.1,  # of the hill, over M = 1
     "features": 0.3,  # length of the noise of one example's gradient
     "first": 1_000_000,  # b1
@@ -38,14 +38,12 @@ COMMON: dict[str, Any] = {
     "multiplier": 1000.0,  # noise over sensitivity
     "gradient_bound": 3.0, "radius": 0.1, "attempt_length": 26, "attempts": 12,
 }  # fmt: skip
-QUICK, PAPER = profiles(
-    "drift_escape.repeats", COMMON, quick={"seed": "repeats, 4000", "repeats": 4000}, paper={"repeats": 50_000}
-)
+QUICK, PAPER = profiles("drift_escape.repeats", COMMON)
 
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell an oracle."""
-    return [{"oracle": name} for name in ORACLES]
+    return grid(oracle=ORACLES)
 
 
 def setting(spec: Spec) -> VirtualData:
@@ -57,16 +55,13 @@ def setting(spec: Spec) -> VirtualData:
     )
 
 
-def first_std(spec: Spec) -> float:
-    """Standard deviation of the privacy noise on a fresh gradient, each coordinate."""
-    return spec["multiplier"] * 2 * spec["gradient_bound"] / spec["first"]
-
-
 def make_oracle(spec: Spec, name: str, runs: int, num_steps: int, device: str) -> Oracle:
     """SPIDER with a first batch whose noise all differences share; or the same noise, fresh for every gradient."""
     data = setting(spec)
     if name == "fresh noise":
-        std = torch.full((runs,), first_std(spec), dtype=torch.float64, device=device)
+        # Of the privacy noise on a fresh gradient, each coordinate.
+        first_std = spec["multiplier"] * 2 * spec["gradient_bound"] / spec["first"]
+        std = torch.full((runs,), first_std, dtype=torch.float64, device=device)
         return FreshGradient(data, spec["first"], std, spec["gradient_bound"], num_steps)
     budget = torch.full((runs,), 1.0 / spec["multiplier"] ** 2, dtype=torch.float64, device=device)
     return Spider(
@@ -82,10 +77,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     runs = attempts(spec, cell, context)
     levels = np.arange(spec["attempts"] + 1)
     apart = runs["failed"] == levels[:, None]
-    return {
-        "oracle": np.full(len(levels), cell["oracle"]), "failed": levels, "runs": apart.sum(1),
-        "used": apart @ runs["used"], "steps": apart @ runs["steps"],
-    }  # fmt: skip
+    totals = {name: apart @ runs[name] for name in ("used", "steps")}
+    return {**cell, "failed": levels, "runs": apart.sum(1), **totals}
 
 
 def attempts(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
@@ -95,7 +88,7 @@ def attempts(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     # Every gradient is small enough for a test: what is measured is the test.
     method = DriftEscape(1.0, 1e9, spec["attempt_length"], spec["radius"], spec["attempts"], ORACLES[name])
 
-    def run(chosen: range) -> dict[str, np.ndarray]:
+    def run(chosen: range) -> dict[str, Tensor]:
         streams = Streams.of(spec["seed"], [f"{name}/{r}" for r in chosen], context.device)
         oracle = make_oracle(spec, name, len(chosen), most, context.device)
         x = torch.full((len(chosen), spec["dim"]), math.pi, dtype=torch.float64, device=context.device)
@@ -118,8 +111,7 @@ def attempts(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         # After an escape a run tests the next point, which is not watched: a run ends with its last attempt, or here.
         attempt += 1
         drive(method, oracle, method.init(x, oracle), streams, most, observe=observe)
-        columns = {"failed": failed, "used": used, "steps": steps}
-        return {key: column.cpu().numpy() for key, column in columns.items()}
+        return {"failed": failed, "used": used, "steps": steps}
 
     return context.in_chunks(run, spec["repeats"], 8 * 60 * spec["dim"])
 
@@ -130,34 +122,30 @@ def failures(frame: pd.DataFrame) -> Rows:
     for name, part in frame.groupby("oracle", sort=False):
         runs = int(part["runs"].sum())
         one = int(part.loc[part["failed"] >= 1, "runs"].sum())
-        low, high = proportion(one, runs)
+        chances = {"independent": one / runs}
+        chances["independent_low"], chances["independent_high"] = proportion(one, runs)
         for count in range(1, int(part["failed"].max()) + 1):
             hits = int(part.loc[part["failed"] >= count, "runs"].sum())
-            ends = proportion(hits, runs)
-            yield {
-                "oracle": name, "Q": count, "fails": hits / runs, "low": ends[0], "high": ends[1],
-                "independent": (one / runs) ** count, "independent_low": low**count,
-                "independent_high": high**count, "used": float(part["used"].sum() / runs),
-            }  # fmt: skip
+            low, high = proportion(hits, runs)
+            independent = {key: chance**count for key, chance in chances.items()}
+            row = {"oracle": name, "Q": count, "fails": hits / runs, "low": low, "high": high, **independent}
+            yield {**row, "used": float(part["used"].sum() / runs)}
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     """The rule in the spec."""
-    table = failures(frame).set_index(["oracle", "Q"]).sort_index()
-
-    def at(name: str, count: int) -> Any:
-        return table.loc[(name, count)]
+    rows = {(row.oracle, row.Q): row for row in failures(frame).itertuples()}
 
     def overlap(row: Any) -> bool:
-        return row["low"] <= row["independent_high"] and row["independent_low"] <= row["high"]
+        return row.low <= row.independent_high and row.independent_low <= row.high
 
-    shared, one = at("restored", 8), at("restored", 1)
-    independent = all(overlap(at(name, count)) for name in ("fresh noise", "forced") for count in (2, 4))
-    dependent = shared["low"] > 10 * shared["independent_high"] and shared["low"] > one["fails"] / 10
-    worse = any(at(name, 4)["low"] > at(name, 4)["independent_high"] for name in ("fresh noise", "forced"))
+    shared, one = rows["restored", 8], rows["restored", 1]
+    independent = all(overlap(rows[name, count]) for name in ("fresh noise", "forced") for count in (2, 4))
+    dependent = shared.low > 10 * shared.independent_high and shared.low > one.fails / 10
+    worse = any(rows[name, 4].low > rows[name, 4].independent_high for name in ("fresh noise", "forced"))
     facts = "; ".join(
-        f"{name}: one attempt fails in {at(name, 1)['fails']:.1%}, eight in {at(name, 8)['fails']:.2%} "
-        f"(independent: {at(name, 8)['independent']:.2g}), {at(name, 1)['used']:.3g} examples"
+        f"{name}: one attempt fails in {rows[name, 1].fails:.1%}, eight in {rows[name, 8].fails:.2%} "
+        f"(independent: {rows[name, 8].independent:.2g}), {rows[name, 1].used:.3g} examples"
         for name in ORACLES
     )
     return Decision.by(facts, failed=worse or overlap(shared), passed=independent and dependent)
@@ -171,7 +159,7 @@ _FAILS = {
 }  # fmt: skip
 
 
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Attempts that fail with these chances; of the rival a forced gradient's with twice its own after a failure."""
     for name, chances in _FAILS.items():
@@ -187,13 +175,11 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "Lemma 2: repeated attempts with a state that is restored, refreshed, or has no memory",
     "Do Q attempts from one point fail independently when the oracle is SPIDER?",
-    simulation=Simulation(
-        prediction="attempts with fresh noise or forced gradients fail independently, those with a restored state as "
-        "in 50,000 runs of an earlier seed",
-        rival="after a failure an attempt with a forced gradient fails twice as often", frame=simulated,
-        stated={"quick": (0.995, 0.0), "paper": (0.97, 0.0)},
-    ),
+    prediction="attempts with fresh noise or forced gradients fail independently, those with a restored state as in "
+    "50,000 runs of an earlier seed",
+    rival="after a failure an attempt with a forced gradient fails twice as often",
+    stated={"quick": (0.995, 0.0), "paper": (0.97, 0.0)},
 )  # fmt: skip

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from itertools import product
 from typing import Any
@@ -13,8 +12,8 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import FRESH, Oracle, Problem, Relation, Sampling, Status
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, mean_interval, profiles, stacked, study, tabulated
+from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import Each, Rows, joined, mean_interval, profiles, study, tabulated
 from dpnotes.measure.curvature import smallest_eigenvalue
 from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import drive
@@ -29,7 +28,8 @@ from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems import preprocessing
 from dpnotes.problems.datasets.dataset import keep_classes, subset
-from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
+from dpnotes.problems.datasets.mnist import FILES as MNIST_FILES
+from dpnotes.problems.datasets.mnist import load_mnist
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.problems.saddles import PopulationSensing
 from dpnotes.problems.sensing import QuadraticSensing
@@ -63,9 +63,7 @@ SENSING: dict[str, Any] = {
     "num_products": 40,  # of Lanczos
     "DP-SGD": {"batch": 0.02},
     "fresh gradient": {},
-    "drift escape": {
-        "first": 10.0, "drift": 0.1, "threshold": 0.15, "attempt_time": 4.0, "radius": 0.2, "attempts": 2,
-    },
+    "drift escape": {"first": 10.0, "drift": 0.1, "threshold": 0.15, "attempt_time": 4.0, "radius": 0.2, "attempts": 2},
     "adaptive batch": {
         "least": 0.02, "per_gradient": 0.2, "drift": 4.0, "leaves": 32, "threshold": 0.15, "window_time": 2.0,
         "perturbation": 0.15,
@@ -84,17 +82,12 @@ EARLIER_RUN = (
 )
 
 
-def doubling(first: float, number: int) -> list[float]:
-    """`first`, twice that, and so on."""
-    return [first * 2**power for power in range(number)]
-
-
 def tuned(problem: dict[str, Any], *firsts: tuple[float, float]) -> dict[str, Any]:
     """The problem with a grid of three scales and five step sizes for each of `METHODS`, from their first ones."""
-    methods = {
-        name: {**problem[name], "scales": doubling(scale, 3), "step_sizes": doubling(step, 5)}
-        for name, (scale, step) in zip(METHODS, firsts, strict=True)
-    }
+    methods = {}
+    for name, (scale, step) in zip(METHODS, firsts, strict=True):
+        scales, steps = ([first * 2**power for power in range(number)] for first, number in ((scale, 3), (step, 5)))
+        methods[name] = {**problem[name], "scales": scales, "step_sizes": steps}
     methods["DP-SGD"]["noise_multipliers"] = [MULTIPLIERS[scale] for scale in methods["DP-SGD"]["scales"]]
     return {**problem, **methods}
 
@@ -166,11 +159,8 @@ def choices(frame: pd.DataFrame) -> Rows:
         table = np.log(part["left"]).groupby([part["scale"], part["step_size"]]).mean().unstack()
         scale, step = divmod(int(np.argmin(table.to_numpy())), table.shape[1])
         best, inner = table.iloc[scale, step], table.iloc[1:-1, 1:-1].to_numpy()
-        edges = [
-            name
-            for name, place, size in (("batches", scale, len(table)), ("steps", step, table.shape[1]))
-            if place in (0, size - 1)
-        ]
+        places = {"batches": (scale, len(table)), "steps": (step, table.shape[1])}
+        edges = [name for name, (place, size) in places.items() if place in (0, size - 1)]
         yield {
             "problem": problem, "method": method, "scale": table.index[scale], "step_size": table.columns[step],
             "edge": " and ".join(edges), "worse": float(np.exp(inner.min() - best)) if inner.size else math.inf,
@@ -190,18 +180,6 @@ def sensing_problem(setting: dict[str, Any], seed: str, device: str) -> tuple[Qu
 @cache
 def _digits(classes: tuple[int, ...]) -> Any:
     return keep_classes(load_mnist(), classes)
-
-
-def digits_problem(setting: dict[str, Any], seed: str, device: str) -> tuple[TwoLayerNetwork, tuple[Tensor, Tensor]]:
-    """A two-layer network on some of the digits, and the test examples; the projection is not accounted for."""
-    data = subset(_digits(tuple(setting["classes"])), setting["num_examples"], seed)
-    projection = preprocessing.fit(data.train_inputs, setting["num_components"], setting["max_norm"])
-    data = replace(
-        data, train_inputs=projection.apply(data.train_inputs), test_inputs=projection.apply(data.test_inputs)
-    )
-    inputs, labels = data.train_inputs.to(device), data.train_labels.to(device)
-    network = TwoLayerNetwork(inputs, labels, setting["num_hidden"], len(setting["classes"]), "tanh")
-    return network, (data.test_inputs.to(device), data.test_labels.to(device))
 
 
 # ---------------------------------------------------------------- the methods
@@ -286,11 +264,10 @@ def clipping(problem: Problem, x: Tensor, clip: float, at_most: int = 4096) -> t
     return float((norms > clip).double().mean()), float(moved.norm() / mean.norm())
 
 
-Judge = Callable[[Tensor], dict[str, float]]
-Start = tuple[Problem, Tensor]
+Start = tuple[Problem, Tensor, Callable[[Tensor], dict[str, float]]]
 
 
-def _sensing(setting: dict[str, Any], seed: str, device: str) -> tuple[Start, Judge]:
+def _sensing(setting: dict[str, Any], seed: str, device: str) -> Start:
     """Data and start, and what becomes of a point on the population: exact, but for Lanczos."""
     problem, population = sensing_problem(setting, seed, device)
     x = problem.initial(Streams.of(seed, ["start"], device), setting["radius"])
@@ -307,77 +284,72 @@ def _sensing(setting: dict[str, Any], seed: str, device: str) -> tuple[Start, Ju
             "test_accuracy": math.nan,
         }
 
-    return (problem, x), judge
+    return problem, x, judge
 
 
-def _digits_run(setting: dict[str, Any], seed: str, device: str) -> tuple[Start, Judge]:
-    """Data and start, and what becomes of a point on the test examples; its loss at the origin is ln(classes)."""
-    problem, test = digits_problem(setting, seed, device)
+def _digits_run(setting: dict[str, Any], seed: str, device: str) -> Start:
+    """A two-layer network on some digits, its start, and what becomes of a point on the test examples.
+
+    The loss at the origin is ln(classes). The projection is not accounted for.
+    """
+    data = subset(_digits(tuple(setting["classes"])), setting["num_examples"], seed)
+    data = preprocessing.projected(data, setting["num_components"], setting["max_norm"]).to(device)
+    classes = len(setting["classes"])
+    problem = TwoLayerNetwork(data.train_inputs, data.train_labels, setting["num_hidden"], classes, "tanh")
 
     def judge(end: Tensor) -> dict[str, float]:
-        losses, accuracies = problem.evaluate(end, *test)
-        left = float(losses[0]) / math.log(len(setting["classes"]))
+        losses, accuracies = problem.evaluate(end, data.test_inputs, data.test_labels)
+        left = float(losses[0]) / math.log(classes)
         unknown = dict.fromkeys(("gradient", "smallest_eigenvalue"), math.nan)
         return {"left": left, **unknown, "test_accuracy": float(accuracies[0])}
 
-    return (problem, problem.initial(Streams.of(seed, ["start"], device))), judge
+    return problem, problem.initial(Streams.of(seed, ["start"], device)), judge
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
+@joined
+def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
     """Runs of a method on data of its own, one a step size: all of its grid, or the one that was chosen."""
     setting, device, name = spec["problems"][cell["problem"]], context.device, cell["method"]
     seed = f"{spec['seed']}/{cell['problem']}/{cell['repeat']}"
     steps = setting[name]["step_sizes"] if cell["stage"] == "tune" else [cell["step_size"]]
     streams = Streams.of(seed, [f"{name}/{cell['scale']:g}/{step:g}" for step in steps], device)
-    start, judge = (_sensing if setting["kind"] == "sensing" else _digits_run)(setting, seed, device)
-    problem, x = start
+    problem, x, judge = (_sensing if setting["kind"] == "sensing" else _digits_run)(setting, seed, device)
     step_sizes = torch.tensor(steps, dtype=torch.float64, device=device)
     method, oracle, most = make(spec, setting, name, cell["scale"], step_sizes, problem)
     state = drive(method, oracle, method.init(x.repeat(len(steps), 1), oracle), streams, most)
-    ends = method.output(state)
     if setting["kind"] == "digits":
-        rho = {} if name == "DP-SGD" else {"rho": float(oracle.declared()[0])}
-        context.record_spent(
-            mechanism=name, epsilon=spec["epsilon"], delta=spec["delta"], relation="replace-one", data="mnist",
-            runs=len(steps), **rho,
-        )  # fmt: skip
-    at_start, rows = clipping(problem, x, setting["clip"]), []
-    for end in ends.split(1):
+        spent = {"mechanism": name, "relation": "replace-one", "data": "mnist", "runs": len(steps)}
+        if name != "DP-SGD":
+            spent["rho"] = float(oracle.declared()[0])
+        context.record_spent(epsilon=spec["epsilon"], delta=spec["delta"], **spent)
+    clipped, bias = clipping(problem, x, setting["clip"])
+    meter, nothing = state.oracle.meter, torch.zeros_like(state.steps)
+    counts = {"steps": state.steps, **{name: getattr(meter, name, nothing) for name in ("used", "refreshes")}}
+    for place, end in enumerate(method.output(state).split(1)):
         found, at_end = judge(end), clipping(problem, end, setting["clip"])
         left = found.pop("left")
-        rows.append(
-            {
-                "left": min(left, 1.0) if math.isfinite(left) else 1.0, **found,
-                "clipped_at_start": at_start[0], "bias_at_start": at_start[1],
-                "clipped_at_end": at_end[0], "bias_at_end": at_end[1],
-            }
-        )  # fmt: skip
-    meter, nothing = state.oracle.meter, torch.zeros_like(state.steps)
-    columns = {
-        "steps": state.steps,
-        "used": getattr(meter, "used", nothing),
-        "refreshes": getattr(meter, "refreshes", nothing),
-    }
-    return {
-        **cell,
-        "step_size": np.array(steps, dtype=np.float64),
-        **{key: np.array([row[key] for row in rows]) for key in rows[0]},
-        **{key: column.cpu().numpy() for key, column in columns.items()},
-        "status": np.array([Status(int(status)).name for status in state.status]),
-    }
+        yield {
+            **cell, "step_size": float(steps[place]), "left": min(left, 1.0) if math.isfinite(left) else 1.0, **found,
+            "clipped_at_start": clipped, "bias_at_start": bias, "clipped_at_end": at_end[0], "bias_at_end": at_end[1],
+            **{name: int(count[place]) for name, count in counts.items()},
+            "status": Status(int(state.status[place])).name,
+        }  # fmt: skip
+
+
+MEASURED = (
+    "gradient", "smallest_eigenvalue", "test_accuracy", "steps", "used", "refreshes", "clipped_at_start",
+    "bias_at_start", "clipped_at_end", "bias_at_end",
+)  # fmt: skip
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """One row a problem and method: what was chosen, and means over the main repeats, of the risk geometric ones."""
     main = frame[frame["stage"] == "main"]
-    columns = ["gradient", "smallest_eigenvalue", "test_accuracy", "steps", "used", "refreshes",
-               "clipped_at_start", "bias_at_start", "clipped_at_end", "bias_at_end"]  # fmt: skip
-    groups = main.groupby(["problem", "method"], sort=False)
-    logs = groups["left"].agg(lambda left: np.log(left).mean())
-    table = groups[columns].mean()
-    table.insert(0, "left", np.exp(logs))
+    groups = main.assign(logs=np.log(main["left"])).groupby(["problem", "method"], sort=False)
+    table = groups[[*MEASURED]].mean()
+    table.insert(0, "left", np.exp(groups["logs"].mean()))
     # By which a mean of logarithms is uncertain, as a factor.
-    table.insert(1, "factor", np.exp(groups["left"].agg(lambda left: np.log(left).sem())))
+    table.insert(1, "factor", np.exp(groups["logs"].sem()))
     return choices(frame).merge(table.reset_index(), on=["problem", "method"])
 
 
@@ -409,13 +381,9 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
             names = ", ".join(f"{m} ({rows.loc[m, 'edge']})" for m in METHODS if not final[m])
             words[-1] += f", at an edge of its grid: {names}"
         words[-1] += f" (clipping moves the mean by {rows['bias_at_start'].max():.0%} at the start)"
-    words += [
-        f"{below} in {', '.join(name for name, sign in ahead.items() if sign == which) or 'no problem'}"
-        for which, below in (
-            (1, "one of the SPIDERs is below both simple methods"),
-            (-1, "one of these below both SPIDERs"),
-        )
-    ]
+    said = {1: "one of the SPIDERs is below both simple methods", -1: "one of these below both SPIDERs"}
+    for which, below in said.items():
+        words.append(f"{below} in {', '.join(name for name, sign in ahead.items() if sign == which) or 'no problem'}")
     signs = {*ahead.values()}
     facts = f"{'; '.join(words)}; by the rule before, against DP-SGD alone: {before(frame)}"
     return Decision.by(facts, failed=signs == {-1}, passed=signs == {1})
@@ -437,7 +405,7 @@ def before(frame: pd.DataFrame) -> str:
 _SCATTER = {"DP-SGD": 0.3, "fresh gradient": 0.4, "drift escape": 0.6, "adaptive batch": 0.4}  # of ln(risk), in pilots
 
 
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Risks that are twice as large for every place away from the middle of a grid, and scatter as in pilots.
 
@@ -451,41 +419,29 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
             away = np.add.outer(
                 abs(np.arange(len(scales)) - (len(scales) - 1) / 2), abs(np.arange(len(steps)) - (len(steps) - 1) / 2)
             )
-            common = {"problem": problem, "method": method, **dict.fromkeys(_NOT_SIMULATED, 0.0)}
+            common = {"problem": problem, "method": method, **dict.fromkeys(MEASURED, 0.0)}
+            grid = {"scale": np.repeat(scales, len(steps)), "step_size": np.tile(steps, len(scales))}
             for repeat in range(spec["tuning"]):
                 logs = mean + away * math.log(2) + generator.normal(0, scatter, away.shape)
-                grid = {"scale": np.repeat(scales, len(steps)), "step_size": np.tile(steps, len(scales))}
-                tune = {**common, **grid, "stage": "tune", "repeat": 2 * repeat, "left": np.exp(logs.ravel())}
-                yield tune
+                yield {**common, **grid, "stage": "tune", "repeat": 2 * repeat, "left": np.exp(logs.ravel())}
             logs = np.where(slow, generator.normal(-1, 1, len(slow)), generator.normal(mean, scatter, len(slow)))
-            main = {
-                **common, "stage": "main", "repeat": 2 * np.arange(len(logs)) + 1, "left": np.exp(np.minimum(logs, 0)),
-            }  # fmt: skip
-            yield {**main, "scale": 0.0, "step_size": 0.0}
-
-
-_NOT_SIMULATED = (
-    "gradient", "smallest_eigenvalue", "test_accuracy", "steps", "used", "refreshes", "clipped_at_start",
-    "bias_at_start", "clipped_at_end", "bias_at_end",
-)  # fmt: skip
+            main = {**common, "stage": "main", "scale": 0.0, "step_size": 0.0}
+            yield {**main, "repeat": 2 * np.arange(len(logs)) + 1, "left": np.exp(np.minimum(logs, 0))}
 
 
 EXPERIMENT = study(
-    [QUICK, CPU, PAPER], (cells, run_cell, decide),
+    [QUICK, CPU, PAPER], (cells, run_cell, decide, simulated),
     "Phase retrieval, matrix sensing and digits: SPIDER against DP-SGD and a fresh gradient every step",
     "At equal n and epsilon, with clipped gradients, does a SPIDER leave less risk than the simple methods?",
-    simulation=Simulation(
-        prediction="a SPIDER leaves a tenth of the others' risk; logarithms scatter by 0.3 to 0.6, as in pilots; one "
-        "start in eight is slow for all",
-        rival="all methods leave the same", frame=simulated,
-        stated={"quick": (0.35, 0.0), "cpu": (0.99, 0.0), "paper": (0.99, 0.0)},
-    ),
-    rule=("earlier_run", "edge_factor"), tolerances={"*": 1e-3, "left": 0.02, "smallest_eigenvalue": 0.01},
-    stages=(main_cells,),
+    prediction="a SPIDER leaves a tenth of the others' risk; logarithms scatter by 0.3 to 0.6, as in pilots; one "
+    "start in eight is slow for all",
+    rival="all methods leave the same",
+    stated={"quick": (0.35, 0.0), "cpu": (0.99, 0.0), "paper": (0.99, 0.0)}, rule=("earlier_run", "edge_factor"),
+    tolerances={"*": 1e-3, "left": 0.02, "smallest_eigenvalue": 0.01}, stages=(main_cells,),
     unaccounted=(
         "of the digits: the projection, step sizes and batches chosen on the even repeats, their grids and SPIDER's "
         "thresholds, which were set by hand after looking at runs on the same digits",
         "how many gradients are clipped",
     ),
-    data=tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items()),
+    data=tuple(map(str, MNIST_FILES)),
 )  # fmt: skip

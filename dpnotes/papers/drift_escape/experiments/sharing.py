@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate, Status
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.fits import Slope, power_law
-from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, proportion, stacked, study
+from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments.fits import Slope, fitted, half_way, resampled
+from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, grid, profiles, proportion, study, tabulated
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.samples import VirtualSamples
@@ -60,10 +60,9 @@ PARAMETERS: dict[str, Any] = {
     "repeats": Each(12, 16), "height": Each(130.0, 1000.0),
     "examples": Each({"sampling": 4.6e5, "private": 1.05e8}, {"sampling": 2.8e6, "private": 5.9e8}),
     "window": Each(0.06, 0.02), "least_success": Each(0.7, 0.85),
-    "margin": Each(
-        {"clients": [1, 16], "multiples": [2.0, 2.83, 4.0], "height": 60.0, "repeats": 32},
-        {"clients": [1, 4, 16], "multiples": [2.0, 2.83, 4.0], "height": 60.0, "repeats": 60},
-    ),
+    "margin": {
+        "clients": Each([1, 16], [1, 4, 16]), "multiples": [2.0, 2.83, 4.0], "height": 60.0, "repeats": Each(32, 60),
+    },
 }  # fmt: skip
 QUICK, PAPER = profiles("drift_escape.sharing", PARAMETERS)
 
@@ -193,7 +192,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     data, choice, dim, clients = setting(spec, cell), parameters(spec, cell), spec["dim"], cell["clients"]
     repeats = spec["repeats"] if cell["kind"] == "rate" else spec["margin"]["repeats"]
 
-    def run(chosen: range) -> dict[str, np.ndarray]:
+    def run(chosen: range) -> dict[str, Tensor]:
         names = [f"{cell['kind']}/{cell['regime']}/{clients}/{cell['multiple']}/{cell['accuracy']}/{r}" for r in chosen]
         streams = Streams.of(spec["seed"], names)
         x = torch.zeros(len(chosen), dim, dtype=torch.float64)
@@ -214,19 +213,16 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
         )  # fmt: skip
         state, land = runs.state, data.landscape
         level = sosp_level(land.gradient(runs.x).norm(dim=1), land.smallest_eigenvalue(runs.x), 1.0)
-        columns = {
+        return {
             "used": state.oracle.meter.used.amax(1), "in_attempts": seen["in_attempts"], "steps": state.steps,
             "fresh": state.oracle.meter.refreshes[:, 0], "tests": state.tests, "escapes": state.escapes,
             "returned": state.status == Status.FINISHED, "level": level / cell["accuracy"],
             "error": (seen["square"] / state.steps).sqrt() / (choice.escape.threshold / 3),
         }  # fmt: skip
-        return {name: column.numpy() for name, column in columns.items()}
 
     columns = context.in_chunks(run, repeats, 8 * 40 * dim * clients)
-    context.record_spent(
-        mechanism="gaussian", relation="replace-one", data="synthetic", noise_multiplier=choice.noise_multiplier,
-        nominal=True,
-    )  # fmt: skip
+    multiplier = choice.noise_multiplier
+    context.record_spent(mechanism="gaussian", noise_multiplier=multiplier, nominal=True, **SYNTHETIC)
     return {**cell, "minor": minor_noise(choice, dim, cell["regime"]), "repeat": np.arange(repeats), **columns}
 
 
@@ -242,38 +238,24 @@ def rates(frame: pd.DataFrame, spec: Spec) -> tuple[dict[str, Slope], pd.DataFra
         for clients in spec["clients"]:
             part = frame[(frame["kind"] == "rate") & (frame["regime"] == regime) & (frame["clients"] == clients)]
             table = part.pivot(index="repeat", columns="accuracy", values="used")
-            accuracy = table.columns.to_numpy(dtype=np.float64)
-            logs, rng = np.log(table.to_numpy()), np.random.default_rng(clients)
-            again = np.take_along_axis(logs[None], rng.integers(len(logs), size=(_BOOTSTRAP, *logs.shape)), 1)
-            means = np.concatenate([logs.mean(0)[None], again.mean(1)])
-            center = np.log(accuracy).mean()
-            away = np.log(accuracy) - center
-            slopes = means @ away / (away @ away)
-            reached = center + (math.log(spec["examples"][regime]) - means.mean(1)) / slopes
+            logs = np.log(table.columns.to_numpy(dtype=np.float64))
+            means, center = resampled(np.log(table.to_numpy()), _BOOTSTRAP, clients), logs.mean()
+            away = logs - center
+            reached = center + (math.log(spec["examples"][regime]) - means.mean(1)) / (means @ away / (away @ away))
             drawn.append(reached)
             hits = int((part["returned"] & (part["level"] < 1)).sum())
-            rows.append(
-                {
-                    "regime": regime, "clients": clients, "accuracy": math.exp(reached[0]),
-                    "promised": spec["accuracy"] * clients ** EXPONENTS[regime],
-                    "exponent": power_law(accuracy, table.to_numpy(), confidence=_CONFIDENCE),
-                    "within": accuracy.min() <= math.exp(reached[0]) <= accuracy.max(),
-                    "hits": hits, "runs": len(part), "success": proportion(hits, len(part)),
-                    "escapes": int(part["escapes"].min()),
-                    "in_attempts": float((part["in_attempts"] / part["used"]).mean()),
-                    "error": float(part["error"].mean()), "minor": float(part["minor"].max()),
-                }
-            )  # fmt: skip
-        found[regime] = _exponent(np.array(spec["clients"]), np.stack(drawn, 1))
+            row = {
+                "regime": regime, "clients": clients, "accuracy": math.exp(reached[0]),
+                "promised": spec["accuracy"] * clients ** EXPONENTS[regime],
+                "exponent": fitted(part, "accuracy", "used", confidence=_CONFIDENCE),
+                "within": logs.min() <= reached[0] <= logs.max(), "hits": hits, "runs": len(part),
+                "success": proportion(hits, len(part)), "escapes": int(part["escapes"].min()),
+                "in_attempts": float((part["in_attempts"] / part["used"]).mean()),
+                "error": float(part["error"].mean()), "minor": float(part["minor"].max()),
+            }  # fmt: skip
+            rows.append(row)
+        found[regime] = Slope.of(spec["clients"], np.stack(drawn, 1), _CONFIDENCE)
     return found, pd.DataFrame(rows)
-
-
-def _exponent(clients: np.ndarray, logs: np.ndarray) -> Slope:
-    """Of the first row, with the interval of the others; `(1 + bootstrap, clients)`."""
-    away = np.log(clients) - np.log(clients).mean()
-    slopes = logs @ away / (away @ away)
-    low, high = np.quantile(slopes[1:], [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2])
-    return Slope(float(slopes[0]), float(low), float(high), float(np.log10(clients.max() / clients.min())))
 
 
 def margins(frame: pd.DataFrame, spec: Spec) -> dict[str, Slope]:
@@ -283,16 +265,14 @@ def margins(frame: pd.DataFrame, spec: Spec) -> dict[str, Slope]:
     parameters, which is `sqrt(m)` by construction, times a multiple that is measured.
     """
     margin, found = spec["margin"], {}
-    logs = np.log(margin["multiples"])
-    step, clients = (logs[-1] - logs[0]) / (len(logs) - 1), np.array(margin["clients"])
     for regime in EXPONENTS:
         part = frame[(frame["kind"] == "margin") & (frame["regime"] == regime)]
         good = part.assign(good=part["returned"] & (part["level"] < 1))
         table = good.groupby(["clients", "multiple"])["good"].mean().unstack().to_numpy(dtype=np.float64)
         again = np.random.default_rng(0).binomial(margin["repeats"], table, (_BOOTSTRAP, *table.shape))
         shares = np.concatenate([table[None], again / margin["repeats"]])
-        half = logs[0] - step / 2 + step * shares.sum(2)
-        found[regime] = _exponent(clients, half + 0.5 * np.log(clients))
+        errors = half_way(margin["multiples"], shares) + 0.5 * np.log(margin["clients"])
+        found[regime] = Slope.of(margin["clients"], errors, _CONFIDENCE)
     return found
 
 
@@ -320,16 +300,16 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         for regime, part in rows.groupby("regime", sort=False)
     ]
     lows, highs = np.array(rows["success"].tolist()).T
-    bad = any(slope.high < exponent - width or slope.low > exponent + width for slope, exponent, width in targets)
+    bad = any(slope.misses(exponent, width) for slope, exponent, width in targets)
     bad |= bool((highs < spec["least_success"]).any())
-    good = all(exponent - width <= slope.low and slope.high <= exponent + width for slope, exponent, width in targets)
+    good = all(slope.within(exponent, width) for slope, exponent, width in targets)
     good &= bool((lows >= spec["least_success"]).all() and rows["within"].all() and (rows["escapes"] > 0).all())
     good &= bool((frame["minor"] < _TOO_MUCH).all()) and all(proportion(*each)[1] < 0.5 for each in wrong.values())
     return Decision.by("; ".join(words), failed=bad, passed=good)
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Examples that scatter by 0.05 about a power of the accuracy, as in the stored quick result; margins as there."""
     # The attempts at the end make the exponents steeper, by as much as they use of all examples.
@@ -351,12 +331,10 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide), "Theorem 3: the accuracy that m clients reach with n examples each",
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
+    "Theorem 3: the accuracy that m clients reach with n examples each",
     "Is the accuracy of m clients m^(-1/3) of that of one where examples decide, and m^(-1/5) where privacy does?",
-    simulation=Simulation(
-        prediction="the exponents are the theorem's and what the attempts at the end add; examples scatter by 0.05",
-        rival="each regime has the other one's exponent", frame=simulated,
-        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
-    ),
+    prediction="the exponents are the theorem's and what the attempts at the end add; examples scatter by 0.05",
+    rival="each regime has the other one's exponent", stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     rule=("examples", "least_success", "window"), cpu_only=True,
 )  # fmt: skip

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study, tabulated
+from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, study, tabulated
 from dpnotes.methods.loop import drive
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.samples import VirtualSamples
@@ -110,15 +110,15 @@ def num_steps(spec: Spec, oracle: str, batch: float, step_size: float) -> int:
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell an oracle."""
-    return [{"oracle": "minibatch"}, {"oracle": "SPIDER"}]
+    return grid(oracle=("minibatch", "SPIDER"))
 
 
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """All batch sizes and steps as one batch, `repeats` runs each: growth, and when they had escaped."""
     curvature, dim = spec["curvature"], spec["dim"]
     rows = [
-        (*setting, repeat, num_steps(spec, cell["oracle"], setting[0], setting[2]))
-        for setting in settings(spec)
+        (batch, step, eta, repeat, num_steps(spec, cell["oracle"], batch, eta))
+        for batch, step, eta in settings(spec)
         for repeat in range(spec["repeats"])
     ]
     data = VirtualData(
@@ -126,14 +126,13 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
         Separable([(Parabola(1 - curvature), 1), (Linear(0.0), dim - 1)]),
     )
 
-    def run(chosen: range) -> dict[str, np.ndarray]:
-        part = [rows[i] for i in chosen]
+    def run(chosen: range) -> dict[str, Tensor]:
+        part = rows[chosen.start : chosen.stop]
         names = [f"{cell['oracle']}/{b}/{step}/{eta:g}/{r}" for b, step, eta, r, _ in part]
         streams = Streams.of(spec["seed"], names, context.device)
-        batch, eta = (
-            torch.tensor([row[i] for row in part], dtype=torch.float64, device=context.device) for i in (0, 2)
-        )
-        steps = torch.tensor([row[4] for row in part], device=context.device)
+        batches, _, etas, _, steps = zip(*part, strict=True)
+        batch, eta = torch.tensor([batches, etas], dtype=torch.float64, device=context.device)
+        steps = torch.tensor(steps, device=context.device)
         if cell["oracle"] == "minibatch":
             refresh, batches = Refresh.every(1), BatchSizes(batch)
         else:
@@ -152,10 +151,9 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
         end = drive(method, oracle, method.init(x, oracle), streams, spec["num_steps"], observe=observe)
         growth = (end.x[:, 0].abs() / spec["start"]).log() / end.steps
         if not bool(growth.isfinite().all()):
-            raise ArithmeticError(
-                f"Expected growth to be finite for {cell['oracle']}: |x_1| left what a float64 holds."
-            )
-        return {"growth": growth.cpu().numpy(), "escaped_after": escaped.cpu().numpy()}
+            name = cell["oracle"]
+            raise ArithmeticError(f"Expected growth to be finite for {name}: |x_1| left what a float64 holds.")
+        return {"growth": growth, "escaped_after": escaped}
 
     columns = context.in_chunks(run, len(rows), 8 * 60 * dim)
     return {**cell, **columns_of("batch step step_size repeat", rows), **columns}
@@ -164,12 +162,11 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
 @tabulated
 def summary(frame: pd.DataFrame, curvature: float) -> Rows:
     """One row a setting: growth with its standard error, the exact one of minibatch SGD, and who escaped when."""
-    for key, part in frame.groupby(["oracle", "batch", "step", "step_size"], sort=False):
-        names: dict[str, Any] = dict(zip(("oracle", "batch", "step", "step_size"), key, strict=True))  # type: ignore[arg-type]
-        exact = exact_growth(names["step_size"], names["batch"], curvature)
+    for (oracle, batch, step, eta), part in frame.groupby(["oracle", "batch", "step", "step_size"], sort=False):
+        exact = exact_growth(eta, batch, curvature) if oracle == "minibatch" else math.nan
         yield {
-            **names, "growth": part["growth"].mean(), "standard_error": part["growth"].sem(),
-            "exact": exact if names["oracle"] == "minibatch" else math.nan,
+            "oracle": oracle, "batch": batch, "step": step, "step_size": eta, "growth": part["growth"].mean(),
+            "standard_error": part["growth"].sem(), "exact": exact,
             "escaped": np.isfinite(part["escaped_after"]).mean(), "median_steps": part["escaped_after"].median(),
         }  # fmt: skip
 
@@ -198,7 +195,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Normal sums of steps with the exact mean and variance; of the rival those of batches larger by the half."""
     curvature = spec["curvature"]
@@ -218,11 +215,10 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide), "The step of the escape lemma: a boundary in eta for every batch size",
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
+    "The step of the escape lemma: a boundary in eta for every batch size",
     "Is the paper's step sqrt(rho alpha) / M^2 needed, because 1 / M does not leave the saddle with small batches?",
-    simulation=Simulation(
-        prediction="growth is the expectation, and scatters as sums of independent steps do",
-        rival="batches are worth half as much again, so that boundaries are at 1.5 times the step", frame=simulated,
-        stated={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
-    ),
+    prediction="growth is the expectation, and scatters as sums of independent steps do",
+    rival="batches are worth half as much again, so that boundaries are at 1.5 times the step",
+    stated={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
 )  # fmt: skip

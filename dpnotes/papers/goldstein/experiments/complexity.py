@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpnotes.experiments import FLOAT64, Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.fits import Slope, power_law
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study
+from dpnotes.experiments import FLOAT64, Cell, Context, Decision, Spec
+from dpnotes.experiments.fits import Slope, fitted
+from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, columns_of, profiles, study, tabulated
 from dpnotes.measure.goldstein import mean_gradient
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, multi_pass, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
-from dpnotes.random.streams import Streams
 
 RULE = (
     "A plain oracle, which is conditionally unbiased, is the control of the paper's, which reduce variance, at the "
@@ -35,38 +34,23 @@ PARAMETERS = {
     # Shares are moves over radius / sqrt(d). Above 1/2 the period is 1: a variance-reduced oracle is the plain one.
     "probes": 4,
     "repeats": Each(8, 12), "test_examples": Each(2000, 4000),
-    "one": Each(
-        {
-            "dims": [10, 50], "num_examples": [500, 2000], "epsilons": [4.0],
-            "shares": {"variance_reduced": [0.2], "plain": [0.9, 1.8]},
-        },
-        {
-            "dims": [10, 30, 100], "num_examples": [2000, 8000], "epsilons": [1.0, 4.0],
-            "shares": {"variance_reduced": [0.1, 0.2, 0.45], "plain": [0.9, 1.8, 3.6, 7.2]},
-        },
-    ),
-    "many": Each(
-        {
-            "dims": [10, 50], "num_examples": [300], "epsilons": [1.0], "num_steps": 300,
-            "shares": {"variance_reduced": [0.45], "plain": [0.9]},
-        },
-        {
-            "dims": [10, 30, 100], "num_examples": [300, 1000], "epsilons": [1.0, 4.0], "num_steps": 300,
-            "shares": {"variance_reduced": [0.2, 0.45], "plain": [0.9, 1.8, 3.6]},
-        },
-    ),
-}  # fmt: skip
-QUICK, PAPER = profiles(
-    "goldstein.complexity",
-    PARAMETERS,
-    quick={
-        # By 20,000 draws of normal norms, with means and spreads of two pilots of other seeds.
-        "chances": {
-            "means of the pilots": "reproduced above 0.99, not reproduced 0",
-            "means exchanged": "not reproduced above 0.99, reproduced 0",
-        }
+    "one": {
+        "dims": Each([10, 50], [10, 30, 100]), "num_examples": Each([500, 2000], [2000, 8000]),
+        "epsilons": Each([4.0], [1.0, 4.0]),
+        "shares": {"variance_reduced": Each([0.2], [0.1, 0.2, 0.45]), "plain": Each([0.9, 1.8], [0.9, 1.8, 3.6, 7.2])},
     },
-)
+    "many": {
+        "dims": Each([10, 50], [10, 30, 100]), "num_examples": Each([300], [300, 1000]), "num_steps": 300,
+        "epsilons": Each([1.0], [1.0, 4.0]),
+        "shares": {"variance_reduced": Each([0.45], [0.2, 0.45]), "plain": Each([0.9], [0.9, 1.8, 3.6])},
+    },
+}  # fmt: skip
+# By 20,000 draws of normal norms, with means and spreads of two pilots of other seeds.
+_CHANCES = {
+    "means of the pilots": "reproduced above 0.99, not reproduced 0",
+    "means exchanged": "not reproduced above 0.99, reproduced 0",
+}
+QUICK, PAPER = profiles("goldstein.complexity", PARAMETERS, quick={"chances": _CHANCES})
 KEYS = ["passes", "dim", "num_examples", "epsilon"]
 METHODS = ("variance_reduced", "plain")
 _LARGE, _DIAMETERS = 0.1, 3
@@ -116,37 +100,25 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     ]
     largest = max(cell["num_examples"])
     problem = valleys.valleys(largest * (1 if many else spec["pool"]), dim, f"{seed}/{cell['passes']}/{dim}/{largest}")
-    gradient = mean_gradient(problem)
-    if not many:
-        gradient = valleys.population_gradient(dim, spec["test_examples"], seed)
+    gradient = mean_gradient(problem) if many else valleys.population_gradient(dim, spec["test_examples"], seed)
 
     def run(chosen: range) -> dict[str, Any]:
-        part = [asked[i] for i in chosen]
+        part = asked[chosen.start : chosen.stop]
         # The draws of a repeat are the same for every move and budget.
         names = [f"{cell['passes']}/{dim}/{p.num_examples}/{repeat}" for p, _, repeat in part]
-        streams = Streams.of(seed, names)
-        start = valleys.starts(len(part), dim)
-        found = valleys.windows(problem, [p for p, _, _ in part], start, streams, spec["probes"])
-        norm = valleys.mean_norms(gradient, found.averages, streams, 2 * spec["radius"])
-        return {"norm": norm, "calls": found.calls, "finished": found.finished}
+        return valleys.outcomes(spec, problem, gradient, [p for p, _, _ in part], names)
 
     # Of gradients at random points: of one example a run, or of all, at two points.
     examples = largest if many else max(p.first_batch for p, _, _ in asked)
     columns = context.in_chunks(run, len(asked), 8 * 12 * examples * dim)
     for given, epsilon, repeat in asked:
         if repeat == 0:
-            context.record_spent(
-                mechanism="gaussian" if many else "tree", rho=given.budget, relation="replace-one", data="synthetic",
-                epsilon=epsilon, delta=valleys.DELTA,
-            )  # fmt: skip
-    names = "num_examples num_steps period window"
-    return {
-        **{name: cell[name] for name in ("passes", "method", "dim", "share")},
-        **columns_of(names, [[getattr(p, name) for name in names.split()] for p, _, _ in asked]),
-        "diameters": np.array([p.num_steps * p.largest_move / valleys.DIAMETER for p, _, _ in asked]),
-        **columns_of("epsilon repeat", [row[1:] for row in asked]),
-        **columns,
-    }
+            spent = {"mechanism": "gaussian" if many else "tree", "rho": given.budget}
+            context.record_spent(**spent, epsilon=epsilon, delta=valleys.DELTA, **SYNTHETIC)
+    rows = [(p.num_examples, p.num_steps, p.period, p.window, epsilon, repeat) for p, epsilon, repeat in asked]
+    found = columns_of("num_examples num_steps period window epsilon repeat", rows)
+    diameters = np.array([p.num_steps * p.largest_move / valleys.DIAMETER for p, _, _ in asked])
+    return {**cell, **found, "diameters": diameters, **columns}
 
 
 def reached(frame: pd.DataFrame) -> pd.DataFrame:
@@ -154,10 +126,8 @@ def reached(frame: pd.DataFrame) -> pd.DataFrame:
     even = frame[frame["repeat"] % 2 == 0]
     means = even.groupby([*KEYS, "method", "share"])["norm"].mean()
     best = means.groupby([*KEYS, "method"]).idxmin()
-    chosen = {place[:-1]: place[-1] for place in best}
-    rows = zip(*(frame[name] for name in [*KEYS, "method"]), strict=True)
-    kept = np.array([chosen[row] for row in rows]) == frame["share"].to_numpy()
-    return frame[kept & (frame["repeat"] % 2 == 1)]
+    chosen = pd.DataFrame([*best], columns=[*KEYS, "method", "share"])
+    return frame[frame["repeat"] % 2 == 1].merge(chosen)
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
@@ -172,10 +142,8 @@ def comparisons(frame: pd.DataFrame) -> pd.DataFrame:
     table = summary(frame).pivot(index=KEYS, columns="method", values=["norm", "error"])
     reduced, control = (table["norm"][method] for method in METHODS)
     errors = (table["error"] ** 2).sum(axis=1) ** 0.5
-    found = table.index.to_frame(index=False).assign(
-        variance_reduced=reduced.to_numpy(), plain=control.to_numpy(), difference=(reduced - control).to_numpy(),
-        error=errors.to_numpy(),
-    )  # fmt: skip
+    columns = {"variance_reduced": reduced, "plain": control, "difference": reduced - control, "error": errors}
+    found = pd.DataFrame(columns).reset_index()
     lower, upper = np.minimum(reduced, control).to_numpy(), np.maximum(reduced, control).to_numpy()
     says = (found["passes"] == "many") | (found["epsilon"] >= 1) | (lower >= found["dim"] ** -0.5)
     return found.assign(judged=says & (upper >= _LARGE), standard_errors=found["difference"] / found["error"])
@@ -197,11 +165,9 @@ def slopes(frame: pd.DataFrame, knob: str) -> dict[tuple[str, str, float], Slope
         means = part.groupby(knob)[["norm", "diameters"]].mean()
         kept = means.index[(means["diameters"] >= _DIAMETERS) & (means["norm"] >= _LARGE)]
         if len(kept) > 1:
-            table = part[part[knob].isin(kept)].pivot(index="repeat", columns=knob, values="norm")
             # The theorem bounds the mean norm, so that is what is fitted, by the bootstrap over repeats.
-            found[str(passes), str(method), float(epsilon)] = power_law(
-                table.columns.to_numpy(dtype=np.float64), table.clip(lower=1e-3).to_numpy()
-            )
+            rest = part[part[knob].isin(kept)].assign(norm=part["norm"].clip(lower=1e-3))
+            found[str(passes), str(method), float(epsilon)] = fitted(rest, knob, "norm")
     return found
 
 
@@ -211,13 +177,13 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         return Decision("undecided", f"{lost} of {len(frame)} runs did not finish")
     table = comparisons(frame)
     judged = table[table["judged"]]
+    if judged.empty:
+        return Decision("undecided", "no norm is large enough to be compared")
     words = [
         f"{row.passes}, d = {row.dim}, n = {row.num_examples}, epsilon = {row.epsilon:g}: "
         f"{row.variance_reduced:.3f} against plain {row.plain:.3f} ({row.standard_errors:+.1f} standard errors)"
         for row in judged.itertuples()
     ]
-    if not len(judged):
-        return Decision("undecided", "no norm is large enough to be compared")
     least = judged["standard_errors"].min()
     if len(words) > 6:
         words = [f"{words[int(judged['standard_errors'].argmin())]}, the least of {len(words)}"]
@@ -232,38 +198,31 @@ _NORMS = {
 }  # fmt: skip
 
 
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Norms as in the quick result, of the nearest dimension there; by the rival one comparison has equal ones.
 
     That is many passes at the largest dimension and the first size and epsilon.
     """
-    count = spec["repeats"]
+    count, many = spec["repeats"], spec["many"]
+    same = {"passes": "many", "dim": max(many["dims"]), "num_examples": [many["num_examples"][0]]}
     for cell in cells(spec):
-        nearest = min((10, 50), key=lambda dim, cell=cell: abs(np.log(cell["dim"] / dim)))
-        both = _NORMS[cell["passes"], nearest]
-        place = METHODS.index(cell["method"])
-        many = spec["many"]
-        equal = {"passes": "many", "dim": max(many["dims"]), "num_examples": [many["num_examples"][0]]}
+        nearest = 10 if cell["dim"] ** 2 < 10 * 50 else 50  # by the ratio
+        both, place = _NORMS[cell["passes"], nearest], METHODS.index(cell["method"])
+        equal = not right and all(cell[name] == value for name, value in same.items())
         for n, epsilon in product(cell["num_examples"], spec[cell["passes"]]["epsilons"]):
-            same = not right and all(cell[name] == value for name, value in equal.items())
-            mean, scatter = both[0 if same and epsilon == many["epsilons"][0] else place]
+            mean, scatter = both[0 if equal and epsilon == many["epsilons"][0] else place]
             norms = np.abs(mean + scatter * generator.standard_normal(count))
-            yield pd.DataFrame({"norm": norms, "repeat": np.arange(count)}).assign(
-                    passes=cell["passes"], method=cell["method"], dim=cell["dim"], share=cell["share"], num_examples=n,
-                    epsilon=epsilon, period=1, window=5, num_steps=300, diameters=4.0, calls=1.0, finished=True,
-                )  # fmt: skip
+            about = {"period": 1, "window": 5, "num_steps": 300, "diameters": 4.0, "calls": 1.0, "finished": True}
+            yield {**cell, **about, "num_examples": n, "epsilon": epsilon, "norm": norms, "repeat": range(count)}
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "The norm against n, d and epsilon, and our control: does variance reduction save examples?",
     "At the same guarantee, do the paper's oracles reach a smaller Goldstein norm than a plain one?",
-    simulation=Simulation(
-        prediction="norms and their scatter are those of the quick result, at the nearest of its dimensions",
-        rival="the same, but in one of the comparisons the plain norm is the variance-reduced one", frame=simulated,
-        stated={"quick": (1.0, 0.005), "paper": (1.0, 0.005)},
-    ),
-    rule=("chances",), tolerances={**FLOAT64, "norm": 1e-4},
+    prediction="norms and their scatter are those of the quick result, at the nearest of its dimensions",
+    rival="the same, but in one of the comparisons the plain norm is the variance-reduced one",
+    stated={"quick": (1.0, 0.005), "paper": (1.0, 0.005)}, rule=("chances",), tolerances={**FLOAT64, "norm": 1e-4},
     unaccounted=("Moves are chosen on other repeats of the experiment, which pay nothing for it.",), cpu_only=True,
 )  # fmt: skip

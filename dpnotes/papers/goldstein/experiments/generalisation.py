@@ -11,15 +11,13 @@ of the cells a mean over a window, of robust phase retrieval in closed form, and
 which data sets are drawn with replacement.
 """
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
+from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, study, tabulated
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.problems.robust import RobustRegression
 from dpnotes.problems.smoothing import smoothed_absolute
@@ -45,14 +43,11 @@ PARAMETERS = {
         "smoothed gaps as n^(-1/2)": "reproduced 1", "Goldstein norms of the cells converge": "not reproduced 1",
         "smoothed gaps that do not fall": "not reproduced 1", "smoothed gaps as n^(-1/3)": "undecided 1",
     },
-    "line": Each(
-        {"cells": 2**15, "sizes": [10, 20, 40], "repeats": 200},
-        {"cells": 2**21, "sizes": [8, 16, 32, 64], "repeats": 100},
-    ),
-    "phase retrieval": Each(
-        {"dims": [5, 20], "sizes": [100, 200, 400, 800], "repeats": 100},
-        {"dims": [5, 20, 80], "sizes": [800, 1600, 3200, 6400], "repeats": 100},
-    ),
+    "line": {"cells": Each(2**15, 2**21), "sizes": Each([10, 20, 40], [8, 16, 32, 64]), "repeats": Each(200, 100)},
+    "phase retrieval": {
+        "dims": Each([5, 20], [5, 20, 80]), "sizes": Each([100, 200, 400, 800], [800, 1600, 3200, 6400]),
+        "repeats": 100,
+    },
 }  # fmt: skip
 QUICK, PAPER = profiles("goldstein.generalisation", PARAMETERS)
 NORM, LARGEST = "Goldstein norm", "smoothed gradient, largest"
@@ -62,10 +57,9 @@ SMOOTHED = (LARGEST, FIXED, TRAINED)
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a problem, dimension and number of examples. The longest come first."""
-    asked = [("line", 1, n) for n in reversed(spec["line"]["sizes"])]
-    phase = spec["phase retrieval"]
-    asked += [("phase retrieval", dim, n) for dim in reversed(phase["dims"]) for n in reversed(phase["sizes"])]
-    return [{"problem": problem, "dim": dim, "num_examples": n} for problem, dim, n in asked]
+    dims = {"line": [1], "phase retrieval": spec["phase retrieval"]["dims"][::-1]}
+    sizes = {problem: spec[problem]["sizes"][::-1] for problem in dims}
+    return [cell for name in dims for cell in grid(problem=[name], dim=dims[name], num_examples=sizes[name])]
 
 
 # ---------------------------------------------------------------- cells on the line
@@ -167,35 +161,29 @@ def gaps_of_phase_retrieval(spec: Spec, dim: int, num_examples: int, streams: St
 
 
 # ---------------------------------------------------------------- the experiment
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
+@joined
+def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
     """The gaps of data sets of one size."""
     problem, dim, n = cell["problem"], cell["dim"], cell["num_examples"]
     given = spec[problem]
 
-    def run(repeats: range) -> dict[str, np.ndarray]:
+    def run(repeats: range) -> dict[str, Tensor]:
         streams = Streams.of(spec["seed"], [f"{problem}/{dim}/{n}/{repeat}" for repeat in repeats])
         if problem == "line":
-            gaps = gaps_of_cells(average_slopes(streams, n, given["cells"]))
-        else:
-            gaps = gaps_of_phase_retrieval(spec, dim, n, streams)
-        return {name: gap.numpy() for name, gap in gaps.items()}
+            return gaps_of_cells(average_slopes(streams, n, given["cells"]))
+        return gaps_of_phase_retrieval(spec, dim, n, streams)
 
     # Draws and sums of the cells; kinks, slopes and rows of the data set and of the population.
     numbers = 6 * given["cells"] if problem == "line" else 12 * (spec["population"] + n) + n * dim
-    columns = context.in_chunks(run, given["repeats"], 8 * numbers)
-    return {
-        **cell, "gap_of": np.repeat(np.array([*columns]), given["repeats"]),
-        "repeat": np.tile(np.arange(given["repeats"]), len(columns)), "gap": np.concatenate([*columns.values()]),
-    }  # fmt: skip
+    for name, gap in context.in_chunks(run, given["repeats"], 8 * numbers).items():
+        yield {**cell, "gap_of": name, "repeat": np.arange(given["repeats"]), "gap": gap}
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """One row a problem, dimension, gap and size: its mean, standard error, and how often it is 1/2."""
-    groups = frame.assign(off=(frame["gap"] - 0.5).abs() < 1e-9).groupby(
-        ["problem", "dim", "gap_of", "num_examples"], sort=False
-    )
-    table = groups.agg(gap=("gap", "mean"), standard_error=("gap", "sem"), off_by_half=("off", "mean")).reset_index()
-    return table.sort_values(["problem", "dim", "gap_of", "num_examples"], ignore_index=True)
+    off = frame.assign(off=(frame["gap"] - 0.5).abs() < 1e-9)
+    groups = off.groupby(["problem", "dim", "gap_of", "num_examples"])
+    return groups.agg(gap=("gap", "mean"), standard_error=("gap", "sem"), off_by_half=("off", "mean")).reset_index()
 
 
 def laws(frame: pd.DataFrame) -> dict[tuple[str, int, str], Estimated]:
@@ -218,40 +206,30 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         + "; ".join(f"{problem}, d = {dim}, {name} {exponent}" for (problem, dim, name), exponent in smoothed.items())
     )
     good = all(abs(one.value + 0.5) <= 0.1 and one.standard_error <= 0.04 for one in smoothed.values())
-    return Decision.by(
-        facts,
-        failed=off.min() < 0.5 or any(exponent.off(-0.25) > 4 for exponent in smoothed.values()),
-        passed=good and off.min() >= 0.95,
-    )
+    bad = any(exponent.off(-0.25) > 4 for exponent in smoothed.values())
+    return Decision.by(facts, failed=off.min() < 0.5 or bad, passed=good and off.min() >= 0.95)
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Gaps of smoothed gradients as n^(-1/2); by the rival those where one trained fall as n^(-1/3)."""
     for cell in cells(spec):
         problem, dim, n = cell["problem"], cell["dim"], cell["num_examples"]
         count = spec[problem]["repeats"]
-        if problem == "line":
-            laws = {NORM: (0.0, 0.0), LARGEST: (-0.5, 0.33)}
-        else:
-            trained = -0.5 if right else -1 / 3
-            laws = {
-                FIXED: (-0.5, 0.37 * dim**-0.5), TRAINED: (trained, 0.85 * dim**-0.5),
-            }  # fmt: skip
+        laws = {NORM: (0.0, 0.0), LARGEST: (-0.5, 0.33)}
+        if problem != "line":
+            laws = {FIXED: (-0.5, 0.37 * dim**-0.5), TRAINED: (-0.5 if right else -1 / 3, 0.85 * dim**-0.5)}
         for name, (exponent, scatter) in laws.items():
             gaps = 0.5 * np.maximum(1 + scatter * generator.standard_normal(count), 0.01) * n**exponent
-            yield pd.DataFrame({"gap": gaps}).assign(problem=problem, dim=dim, num_examples=n, gap_of=name)
+            yield {**cell, "gap": gaps, "gap_of": name}
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "From empirical to population losses: a counterexample of ours to Proposition 5.1, and smoothed gradients",
     "Is the Goldstein norm of the empirical loss near that of the population?",
-    simulation=Simulation(
-        prediction="gaps of smoothed gradients fall as n^(-1/2), and scatter as in the quick result",
-        rival="the same, but those where one trained fall as n^(-1/3)", frame=simulated,
-        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
-    ),
+    prediction="gaps of smoothed gradients fall as n^(-1/2), and scatter as in the quick result",
+    rival="the same, but those where one trained fall as n^(-1/3)", stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     rule=("chances",), cpu_only=True,
 )  # fmt: skip

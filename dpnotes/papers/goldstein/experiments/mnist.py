@@ -7,15 +7,15 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from torch.nn.functional import avg_pool2d
 
-from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.measure.goldstein import mean_gradient
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, multi_pass, plain
 from dpnotes.papers.goldstein.experiments import valleys
 from dpnotes.problems.datasets.dataset import Dataset, keep_classes, subset
-from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
+from dpnotes.problems.datasets.mnist import FILES as MNIST_FILES
+from dpnotes.problems.datasets.mnist import load_mnist, pooled
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 
@@ -47,14 +47,14 @@ PARAMETERS = {
     "shares": {"variance_reduced": 0.45, "plain": 5.0},
 }  # fmt: skip
 QUICK, PAPER = profiles("goldstein.mnist", PARAMETERS)
-_MEAN, _STD = 0.1307, 0.3081  # of MNIST's pixels as they are usually given
+_STD = 0.3081  # of MNIST's pixels as it is usually given
 _LEAST = 1e-3  # of losses and norms, for their logarithms
 METHODS = ("variance_reduced", "plain")
 
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a method and repeat."""
-    return [{"repeat": repeat, "method": method} for repeat in range(spec["repeats"]) for method in METHODS]
+    return grid(repeat=range(spec["repeats"]), method=METHODS)
 
 
 def parameters(spec: Spec, method: str, dim: int) -> GoldsteinParameters:
@@ -85,20 +85,17 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     given, start = parameters(spec, cell["method"], network.dim), spec["start_scale"] * network.initial(streams)
     found = valleys.windows(network, [given], start, streams, spec["probes"])
     averages = torch.cat([start, found.averages[0]])
-    train_loss, train_accuracy = network.evaluate(averages, network.inputs, network.labels)
-    test_loss, test_accuracy = network.evaluate(averages, data.test_inputs, data.test_labels)
+    train = network.evaluate(averages, network.inputs, network.labels)
+    test = network.evaluate(averages, data.test_inputs, data.test_labels)
+    names = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
     norms = [
         valleys.mean_norms(mean_gradient(network), point[None, None], streams, 2 * spec["radius"]) for point in averages
     ]
-    context.record_spent(
-        mechanism="gaussian", rho=given.budget, relation="replace-one", data="mnist", epsilon=spec["epsilon"],
-        delta=valleys.DELTA, shared_noise=True,
-    )  # fmt: skip
+    spent = {"mechanism": "gaussian", "relation": "replace-one", "data": "mnist", "shared_noise": True}
+    context.record_spent(rho=given.budget, epsilon=spec["epsilon"], delta=valleys.DELTA, **spent)
     return {
-        **cell,
-        "window": np.arange(len(averages)),  # 0: the start
-        "train_loss": train_loss.double().numpy(), "train_accuracy": train_accuracy.double().numpy(),
-        "test_loss": test_loss.double().numpy(), "test_accuracy": test_accuracy.double().numpy(),
+        **cell, "window": np.arange(len(averages)),  # 0: the start
+        **{name: column.double().numpy() for name, column in zip(names, (*train, *test), strict=True)},
         "norm": torch.cat(norms).numpy(), "finished": bool(found.finished),
     }  # fmt: skip
 
@@ -108,13 +105,10 @@ def _pooled(classes: tuple[int, ...], pool: int) -> Dataset:
     """Means over squares of pixels, which asks no data for anything."""
     data = keep_classes(load_mnist(), classes)
 
-    def pooled(images: Tensor) -> Tensor:
-        return (avg_pool2d(images.view(-1, 1, 28, 28), pool).flatten(1) - _MEAN) / _STD
+    def scaled(images: Tensor) -> Tensor:
+        return pooled(images, pool) / _STD
 
-    return Dataset(
-        f"{data.name}, means over squares of {pool} pixels", pooled(data.train_inputs), data.train_labels,
-        pooled(data.test_inputs), data.test_labels, data.num_classes, data.licence, data.source,
-    )  # fmt: skip
+    return data.with_inputs(scaled, f"{data.name}, means over squares of {pool} pixels")
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
@@ -153,7 +147,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Paired logarithms as in the quick result; by the rival with a mean difference of 0."""
     repeat = np.arange(spec["repeats"])
@@ -167,14 +161,12 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "A ReLU network on MNIST: many passes with and without variance reduction, and a control of ours",
     "At the same guarantee, does the algorithm of Theorem 4.1 train a network better than a plain one?",
-    simulation=Simulation(
-        prediction="paired differences of logarithms with the means and the scatter of the quick result",
-        rival="the same with means of 0", frame=simulated, stated={"quick": (0.995, 0.0), "paper": (0.995, 0.0)},
-    ),
-    rule=("chances",), tolerances={**FLOAT32, "norm": None},
+    prediction="paired differences of logarithms with the means and the scatter of the quick result",
+    rival="the same with means of 0", stated={"quick": (0.995, 0.0), "paper": (0.995, 0.0)}, rule=("chances",),
+    tolerances={**FLOAT32, "norm": None},
     unaccounted=(
         "Losses, accuracies and norms shown are exact statistics of private data, covered by no guarantee.",
         "Both methods share examples, start and noise, for precise comparison: a guarantee holds for one of them only.",
@@ -182,5 +174,5 @@ EXPERIMENT = study(
         "The mean and the standard deviation that pixels are scaled by are statistics of MNIST, published without "
         "noise.",
     ),
-    data=tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items()), cpu_only=True,
+    data=tuple(map(str, MNIST_FILES)), cpu_only=True,
 )  # fmt: skip

@@ -1,17 +1,17 @@
 """Losses against gradients: how many calls of the oracle the same norm takes, against the dimension."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.fits import Slope, power_law
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
+from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments.fits import Slope
+from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, profiles, study, tabulated
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
-from dpnotes.random.streams import Streams
 
 RULE = (
     "At every d plain runs have the same number of steps, with batches such that noise is as large as a gradient, and "
@@ -31,17 +31,12 @@ PARAMETERS = {
     "probes": 4,
     # By resampling a pilot of another seed 120 times; for the rival with its excess moved to where d^2 has it.
     "chances": Each(
-        {
-            "slope 1": "not reproduced 0.99, reproduced 0", "slope 2": "reproduced 1, not reproduced 0",
-        },
+        {"slope 1": "not reproduced 0.99, reproduced 0", "slope 2": "reproduced 1, not reproduced 0"},
         {"all": "not known, as no pilot has its sizes: underpowered"},
     ),
     "dims": Each([6, 12, 24], [10, 30, 100]), "ratios": [0.25, 0.5, 1.0, 2.0, 4.0], "num_steps": Each(100, 200),
     "epsilon": 8.0, "repeats": Each(16, 40), "test_examples": Each(2000, 20_000),
-    "increments": Each(
-        {"dim": 12, "num_examples": 1500, "move": 0.01, "epsilon": 1000.0},
-        {"dim": 30, "num_examples": 6000, "move": 0.005, "epsilon": 1000.0},
-    ),
+    "increments": {"dim": Each(12, 30), "num_examples": Each(1500, 6000), "move": Each(0.01, 0.005), "epsilon": 1e3},
 }  # fmt: skip
 QUICK, PAPER = profiles("goldstein.orders", PARAMETERS)
 _BETWEEN = 1.5  # the two predictions
@@ -100,17 +95,12 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     gradient = valleys.population_gradient(dim, spec["test_examples"], seed)
 
     def run(chosen: range) -> dict[str, Any]:
-        streams = Streams.of(seed, [f"{dim}/{repeat}" for repeat in chosen])
-        start = valleys.starts(len(chosen), dim)
-        found = valleys.windows(problem, [given] * len(chosen), start, streams, spec["probes"])
-        norm = valleys.mean_norms(gradient, found.averages, streams, 2 * spec["radius"])
-        return {"norm": norm, "calls": found.calls, "finished": found.finished}
+        names = [f"{dim}/{repeat}" for repeat in chosen]
+        return valleys.outcomes(spec, problem, gradient, [given] * len(chosen), names)
 
     columns = context.in_chunks(run, spec["repeats"], 8 * 8 * given.first_batch * given.directions * dim)
-    context.record_spent(
-        mechanism="tree", rho=given.budget, relation="replace-one", data="synthetic", delta=valleys.DELTA,
-        epsilon=(spec if part == "orders" else spec["increments"])["epsilon"],
-    )  # fmt: skip
+    epsilon = (spec if part == "orders" else spec["increments"])["epsilon"]
+    context.record_spent(mechanism="tree", rho=given.budget, epsilon=epsilon, delta=valleys.DELTA, **SYNTHETIC)
     about = {name: getattr(given, name) for name in ("num_examples", "num_steps", "batch")}
     return {**cell, **about, "repeat": np.arange(spec["repeats"]), **columns}
 
@@ -165,10 +155,10 @@ def call_ratios(frame: pd.DataFrame, margin: float, num_bootstrap: int = 400) ->
 
 def slope(ratios: pd.DataFrame) -> Slope:
     """The exponent of the ratio in d, give or take 2 standard errors, from the rows that were drawn again."""
-    knob = ratios.columns.to_numpy(dtype=np.float64)
-    fitted = np.array([power_law(knob, row[None], num_bootstrap=1).slope for row in ratios.to_numpy()])
-    first, reach = float(fitted[0]), 2 * float(fitted[1:].std())
-    return Slope(first, first - reach, first + reach, float(np.log10(knob.max() / knob.min())))
+    knob, logs = ratios.columns.to_numpy(dtype=np.float64), np.log(ratios.to_numpy())
+    fit = Slope.of(knob, logs)
+    reach = 2 * float(np.std([Slope.of(knob, [row, row]).slope for row in logs[1:]]))
+    return replace(fit, low=fit.slope - reach, high=fit.slope + reach)
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -196,7 +186,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 _RATIOS, _EXCESS = np.log([0.25, 0.5, 1.0, 2.0, 4.0]), [0.56, 0.33, 0.18, 0.1, 0.058]
 
 
-@stacked
+@tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """The excess depends on m / d^2, as the paper has it, anchored at the middle d; by the rival on m / d."""
     middle, count = float(np.median(spec["dims"])), spec["repeats"]
@@ -210,19 +200,15 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
         else:
             mean, scatter = (0.156, 0.0018) if cell["part"] == "independent" else (0.149, 0.0007)
             norms = mean + scatter * generator.standard_normal(count)
-        yield pd.DataFrame({"norm": norms, "repeat": np.arange(count)}).assign(
-            part=cell["part"], dim=dim, directions=directions, calls=1.0, num_examples=1, batch=1, finished=True
-        )
+        about = {"calls": 1.0, "num_examples": 1, "batch": 1, "finished": True}
+        yield {**cell, **about, "norm": norms, "repeat": range(count)}
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "Losses against gradients: calls of the oracle at equal norm, against the dimension",
     "Do losses cost d^2 times the calls that gradients do, with plain oracles at an equal norm?",
-    simulation=Simulation(
-        prediction="calls as d^2: the excess over the norm of gradients depends on m / d^2, with the quick scatter",
-        rival="calls as d, our accounting: it depends on m / d, as in the quick result", frame=simulated,
-        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
-    ),
-    rule=("chances", "margin"), cpu_only=True,
+    prediction="calls as d^2: the excess over the norm of gradients depends on m / d^2, with the quick scatter",
+    rival="calls as d, our accounting: it depends on m / d, as in the quick result",
+    stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)}, rule=("chances", "margin"), cpu_only=True,
 )  # fmt: skip

@@ -9,8 +9,8 @@ import pandas as pd
 import torch
 
 from dpnotes.core import Ledger, Mechanism, Request, Sensitive
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, grid, profiles, study, tabulated
 from dpnotes.guarantees import FRESH, Relation
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.privacy.accounting import rho_to_epsilon
@@ -51,7 +51,7 @@ FIRST = 32  # period of those that exponents rest on
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell an arm and period. The longest come first."""
-    return [{"arm": arm, "period": period} for period in reversed(spec["periods"]) for arm in ARMS]
+    return grid(period=spec["periods"][::-1], arm=ARMS)
 
 
 def printed_std(epsilon: float, delta: float, period: int) -> float:
@@ -113,7 +113,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     arm, period, dim = cell["arm"], cell["period"], spec["dim"]
     releases, noise_std = mechanism(arm, period, spec["epsilon"], spec["delta"])
 
-    def run(repeats: range) -> dict[str, np.ndarray]:
+    def run(repeats: range) -> dict[str, torch.Tensor]:
         streams = Streams.of(spec["seed"], [f"{arm}/{period}/{repeat}" for repeat in repeats])
         total = torch.zeros(len(repeats), dim, dtype=torch.float64)
         state, ledger = releases.init(total), Ledger()
@@ -126,14 +126,12 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
             ledger.add(price)
             total = total + released
             square += total.square().mean(1) / period
-        return {"square": square.numpy(), "rho": ledger.rho().numpy()}
+        return {"square": square, "rho": ledger.rho()}
 
     # A vector a level of the tree, and those of a release.
     columns = context.in_chunks(run, spec["repeats"], 8 * dim * (period.bit_length() + 6))
     rho = float(columns["rho"].max())
-    context.record_spent(
-        mechanism="gaussian" if arm == "independent" else "tree", relation="replace-one", data="synthetic", rho=rho,
-    )  # fmt: skip
+    context.record_spent(mechanism="gaussian" if arm == "independent" else "tree", rho=rho, **SYNTHETIC)
     exact, epsilon = exact_square(arm, period, noise_std), rho_to_epsilon(rho, spec["delta"])
     return {**cell, "repeat": np.arange(spec["repeats"]), "exact": exact, "epsilon": epsilon, **columns}
 
@@ -144,13 +142,10 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     table = groups.agg(
         square=("square", "mean"), sem=("square", "sem"), exact=("exact", "first"), epsilon=("epsilon", "max")
     ).reset_index()
-    noise = table["square"] ** 0.5
+    noise, off = table["square"] ** 0.5, (table["square"] - table["exact"]) / table["sem"]
+    # Of a root: the error of the square over twice the root.
     table = table.assign(
-        noise=noise,
-        # Of a root: the error of the square over twice the root.
-        standard_error=table["sem"] / (2 * noise),
-        exact_noise=table["exact"] ** 0.5,
-        off=(table["square"] - table["exact"]) / table["sem"],
+        noise=noise, standard_error=table["sem"] / (2 * noise), exact_noise=table["exact"] ** 0.5, off=off
     )
     order = table.assign(place=table["arm"].map(ARMS.index)).sort_values(["place", "period"], ignore_index=True)
     return order[["arm", "period", "noise", "standard_error", "exact_noise", "off", "epsilon"]]
@@ -197,48 +192,37 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         f"{compared['epsilon'].max():.6f} at most"
     )
     overspent = float(compared["epsilon"].max()) > epsilon * (1 + 1e-6)
-    lawful = all(
-        abs(fit.value - law) <= 0.02 and fit.standard_error <= 0.004
-        for fit, law in ((found["independent"], 0.5), (found["tree"], 1.0))
-    )
-    pays = all(
-        ratio.off(1.0) < -4 if period >= FIRST else ratio.off(1.0) > 4
-        for period, ratio in against.items()
-        if period >= FIRST or 2 <= period <= 16
-    )
+    fits = ((found["independent"], 0.5), (found["tree"], 1.0))
+    lawful = all(abs(fit.value - law) <= 0.02 and fit.standard_error <= 0.004 for fit, law in fits)
+    pays = all(ratio.off(1.0) < -4 for period, ratio in against.items() if period >= FIRST)
+    pays &= all(ratio.off(1.0) > 4 for period, ratio in against.items() if 2 <= period <= 16)
     spent = float(compared["epsilon"].min()) >= epsilon * (1 - 1e-6)
-    return Decision.by(
-        facts,
-        failed=overspent or against[largest].value >= 1 or found["tree at last"].off(1 / 3) > 4,
-        passed=lawful and pays and spent and worst <= 4,
-    )
+    failed = overspent or against[largest].value >= 1 or found["tree at last"].off(1 / 3) > 4
+    return Decision.by(facts, failed=failed, passed=lawful and pays and spent and worst <= 4)
 
 
 # ---------------------------------------------------------------- simulated results
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@tabulated
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Mean squares that scatter by 6% over runs, the tree's by 4.3% at 4 terms and less with more.
 
     By the rival the tree's noise grows as log2(Sigma) + 1/2 to the power 1.1.
     """
-    parts, count = [], spec["repeats"]
+    count = spec["repeats"]
     for cell in cells(spec):
         arm, period = cell["arm"], cell["period"]
         exact = exact_square(arm, period, mechanism(arm, period, spec["epsilon"], spec["delta"])[1])
         scatter = 0.06 if arm == "independent" else 0.043 * (4 / period) ** 0.2
         law = 1.0 if right or arm != "tree" else (np.log2(period) + 0.5) ** 0.2
         squares = exact * law * (1 + scatter * generator.standard_normal(count))
-        parts.append(pd.DataFrame({"square": squares}).assign(arm=arm, period=period, exact=exact))
-    return pd.concat(parts, ignore_index=True).assign(epsilon=spec["epsilon"])
+        yield {**cell, "square": squares, "exact": exact, "epsilon": spec["epsilon"]}
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "Running sums (the paper's claim): the tree's noise against independent noise at the same (epsilon, delta)",
     "Does the tree's noise grow as the logarithm of the period only, where independent noise grows as its root?",
-    simulation=Simulation(
-        prediction="exact variances; mean squares scatter as in the quick result",
-        rival="the same, but the tree's noise grows as log2(Sigma) + 1/2 to the power 1.1", frame=simulated,
-        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
-    ),
-    rule=("chances",), cpu_only=True,
+    prediction="exact variances; mean squares scatter as in the quick result",
+    rival="the same, but the tree's noise grows as log2(Sigma) + 1/2 to the power 1.1",
+    stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)}, rule=("chances",), cpu_only=True,
 )  # fmt: skip

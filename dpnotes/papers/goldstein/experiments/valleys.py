@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate, Status
+from dpnotes.experiments import Spec
 from dpnotes.measure.goldstein import Gradient, certify_goldstein
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, online_to_nonconvex
 from dpnotes.problems.nonsmooth import MinOfNorms
@@ -155,3 +156,21 @@ def mean_norms(gradient: Gradient, averages: Tensor, streams: Streams, radius: f
         for probe in range(averages.shape[1])
     ]  # fmt: skip
     return torch.stack(found, 1).mean(1)
+
+
+def outcomes(
+    spec: Spec, problem: Any, gradient: Gradient, parameters: Sequence[GoldsteinParameters], names: Sequence[str]
+) -> dict[str, Any]:
+    """Columns of runs on valleys: the mean norm over windows, the oracle calls, and whether each run finished.
+
+    Args:
+      spec: with `seed`, `probes` and `radius`.
+      problem: see `online_to_nonconvex`.
+      gradient: of F, whose norm is meant.
+      parameters: of each run.
+      names: of the runs' streams.
+    """
+    streams, start = Streams.of(spec["seed"], names), starts(len(parameters), problem.dim)
+    found = windows(problem, parameters, start, streams, spec["probes"])
+    norm = mean_norms(gradient, found.averages, streams, 2 * spec["radius"])
+    return {"norm": norm, "calls": found.calls, "finished": found.finished}

@@ -6,27 +6,13 @@ from typing import Any
 
 from torch import nn
 
-from dpnotes.experiments import Context, Spec
-from dpnotes.experiments.spec import Cell
-from dpnotes.papers.noisy_sgd.experiments import curves
+from dpnotes.experiments import Cell, Spec
 from dpnotes.papers.noisy_sgd.experiments.curves import Task
 from dpnotes.problems.architectures import conv_net, resnet18
 from dpnotes.problems.datasets.cifar import load_cifar10, load_cifar10_jpeg
-from dpnotes.problems.datasets.dataset import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    Dataset,
-    keep_classes,
-    normalise,
-    subset,
-)
+from dpnotes.problems.datasets.dataset import IMAGENET_MEAN, IMAGENET_STD, Dataset, keep_classes, normalise, subset
 
 _LOADERS = {"cifar10": load_cifar10, "cifar10-jpeg": load_cifar10_jpeg}
-
-
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
-    """One run of the network in the spec."""
-    return curves.run(spec, cell, context, task)
 
 
 def task(spec: Spec, cell: Cell) -> Task:
@@ -53,9 +39,5 @@ def _images(name: str, classes: tuple[int, ...], num_train: int, num_test: int, 
         data = subset(data, num_train, seed)
     data = replace(data, test_inputs=data.test_inputs[:num_test], test_labels=data.test_labels[:num_test])
     if pixels < data.train_inputs.shape[-1]:
-        smaller = nn.AdaptiveAvgPool2d(pixels)
-        data = replace(
-            data, name=f"{data.name}, {pixels} x {pixels} pixels", train_inputs=smaller(data.train_inputs),
-            test_inputs=smaller(data.test_inputs),
-        )  # fmt: skip
+        data = data.with_inputs(nn.AdaptiveAvgPool2d(pixels), f"{data.name}, {pixels} x {pixels} pixels")
     return normalise(data, IMAGENET_MEAN, IMAGENET_STD)

@@ -7,8 +7,8 @@ Beside it stands what the accountant finds for the noise that was added, as if C
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any, Literal
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from torch import nn
 
 from dpnotes.core import Relation, Sampling, Status
 from dpnotes.experiments import Cell, Context, Decision, Experiment, Simulation, Spec
-from dpnotes.experiments.sweeps import mean_interval, study
+from dpnotes.experiments.sweeps import Rows, mean_interval, study, tabulated
 from dpnotes.guarantees import TUNED_ON_PRIVATE_DATA, Guarantee
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.papers.noisy_sgd.algorithms import theorem_3_1_noise
@@ -29,7 +29,7 @@ from dpnotes.problems.datasets.dataset import Dataset, permutation
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.random.streams import Streams
 from dpnotes.train.loop import Checkpoint, Evaluation, Training, evaluated_steps, train
-from dpnotes.train.noise import NoiseChoice, calibrated_noise, no_noise
+from dpnotes.train.noise import calibrated_noise, no_noise
 from dpnotes.train.norms import NORMS, ExampleNorms
 
 # Parameters that `decide` alone reads, and words.
@@ -120,26 +120,8 @@ def norm_bound(spec: Spec, num_examples: int) -> float:
     )
 
 
-@cache
-def _noise(
-    epsilon: float | None,
-    clipped: bool,
-    delta: float,
-    bound: float,
-    batch_size: int,
-    num_examples: int,
-    num_steps: int,
-    c_1: float,
-    c_2: float,
-) -> NoiseChoice:
-    """Delta; kept, as all repeats ask for the same and a calibration takes a second."""
-    if epsilon is None:
-        return no_noise()
-    if not clipped:
-        sizes = {"batch_size": batch_size, "num_examples": num_examples, "num_steps": num_steps}
-        return theorem_3_1_noise(epsilon, delta, norm_bound=bound, **sizes, c_1=c_1, c_2=c_2)
-    how = {"sampling": Sampling.poisson(batch_size / num_examples), "relation": Relation.ZERO_OUT}
-    return calibrated_noise(epsilon, delta, norm_bound=bound, **how, num_steps=num_steps, divisor=batch_size)
+# Kept, as all repeats ask for the same and a calibration takes a second.
+_theorem_noise, _calibrated_noise = cache(theorem_3_1_noise), cache(calibrated_noise)
 
 
 def oracle_of(spec: Spec, epsilon: float | None, problem: ModuleProblem) -> MinibatchGradient:
@@ -147,15 +129,23 @@ def oracle_of(spec: Spec, epsilon: float | None, problem: ModuleProblem) -> Mini
 
     The run without privacy is plain SGD.
     """
-    n, B = problem.num_examples, spec["batch_size"]
+    n, B, clipped = problem.num_examples, spec["batch_size"], spec["clipped"]
     num_steps, _ = steps_of(spec, n)
     bound = norm_bound(spec, n)
-    noise = _noise(epsilon, spec["clipped"], spec["delta"], bound, B, n, num_steps, spec["c_1"], spec["c_2"])
-    poisson = spec["clipped"]
+    sampling = Sampling.poisson(B / n) if clipped else Sampling.fixed_size(B, n)
+    relation = Relation.ZERO_OUT if clipped else Relation.REPLACE_ONE
+    common = {"norm_bound": bound, "num_steps": num_steps}
+    if epsilon is None:
+        noise = no_noise()
+    elif clipped:
+        how = {"sampling": sampling, "relation": relation, "divisor": B}
+        noise = _calibrated_noise(epsilon, spec["delta"], **common, **how)
+    else:
+        how = {"batch_size": B, "num_examples": n, "c_1": spec["c_1"], "c_2": spec["c_2"]}
+        noise = _theorem_noise(epsilon, spec["delta"], **common, **how)
     return MinibatchGradient(
-        problem, Sampling.poisson(B / n) if poisson else Sampling.fixed_size(B, n),
-        torch.tensor([noise.std], dtype=torch.float64), bound, num_steps,
-        Relation.ZERO_OUT if poisson else Relation.REPLACE_ONE, clipped=spec["clipped"] and epsilon is not None,
+        problem, sampling, torch.tensor([noise.std], dtype=torch.float64), bound, num_steps, relation,
+        clipped=clipped and epsilon is not None,
         bound_basis="assumed" if isinstance(spec["norm_bound"], dict) else "measured",
         check=0,  # with batch normalisation no example has a gradient of its own
         augment=spec["augment"], divisor=B, mechanism=Exact() if epsilon is None else Gaussian(),
@@ -182,7 +172,7 @@ def accounted(oracle: MinibatchGradient, guarantee: Guarantee) -> dict[str, floa
 def run(spec: Spec, cell: Cell, context: Context, task: Callable[[Spec, Cell], Task]) -> dict[str, Any]:
     """Train one network; a row for each evaluation."""
     made = task(spec, cell)
-    data = _on(made.data, context.device)
+    data = made.data.to(context.device)
     gpu = context.device == "cuda"
     problem = ModuleProblem(
         made.module, data.train_inputs, data.train_labels,
@@ -202,21 +192,15 @@ def run(spec: Spec, cell: Cell, context: Context, task: Callable[[Spec, Cell], T
     )  # fmt: skip
     statistics = _batches(spec, problem.num_examples, "statistics_batches", context.device)
     evaluation = Evaluation(data, every, statistics if problem.mixes_examples else None, norms)
-    checkpoint = None
+    checkpoint, settings = None, {**spec.parameters, "cell": cell}
     if context.checkpoint is not None:
-        settings = {**spec.parameters, "cell": cell}
         checkpoint = Checkpoint(context.checkpoint, spec["checkpoint_every"] * an_epoch, settings)
     finished: list[Training] = []
 
-    def one(rows: range) -> dict[str, np.ndarray]:
-        start = problem.initial(streams, only=made.only)
-        finished.append(
-            train(
-                oracle, start, streams, evaluation, step_size=spec["step_size"], checkpoint=checkpoint,
-                report=context.report,
-            )
-        )  # fmt: skip
-        return {"status": finished[-1].status.cpu().numpy()}
+    def one(rows: range) -> dict[str, torch.Tensor]:
+        how = {"step_size": spec["step_size"], "checkpoint": checkpoint, "report": context.report}
+        finished.append(train(oracle, problem.initial(streams, only=made.only), streams, evaluation, **how))
+        return {"status": finished[-1].status}
 
     # One run: this refuses what does not fit before the first step.
     columns = context.in_chunks(one, 1, problem.bytes_per_run + _BYTES_A_PARAMETER * problem.dim)
@@ -241,11 +225,6 @@ def run(spec: Spec, cell: Cell, context: Context, task: Callable[[Spec, Cell], T
         "exceeded": int(training.oracle_state.meter.exceeded[0]),
         "finished": bool(columns["status"][0] == Status.FINISHED),
     }  # fmt: skip
-
-
-def _on(data: Dataset, device: str) -> Dataset:
-    tensors = ("train_inputs", "train_labels", "test_inputs", "test_labels")
-    return data if device == "cpu" else replace(data, **{name: getattr(data, name).to(device) for name in tensors})
 
 
 def _batches(spec: Spec, num_examples: int, name: str, device: str) -> torch.Tensor:
@@ -286,28 +265,20 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     # What is asked: that a gain lies above a limit.
     asked = [(private[0], private[-1], 0.0), *((low, high, -spec["drop"]) for low, high in steps)]
     asked += [(math.inf, epsilon, -spec["margin"]) for epsilon in spec["close"]]
-    verdict, comments = _verdict(table, asked, 1 - 0.05 / len(asked))
-    earlier, _ = _verdict(table, asked, 0.95)
-    return Decision(
-        verdict,
-        f"{len(table)} repeats; gain of accuracy from {'; '.join(comments)}; by intervals of 95% each: {earlier}; "
-        f"{exceedances(frame)}",
-    )
+    decision, earlier = (_decided(table, asked, level) for level in (1 - 0.05 / len(asked), 0.95))
+    facts = f"{len(table)} repeats; gain of accuracy from {decision.reason}; by intervals of 95% each: "
+    return replace(decision, reason=f"{facts}{earlier.verdict}; {exceedances(frame)}")
 
 
-def _verdict(
-    table: pd.DataFrame, asked: list[tuple[float, float, float]], level: float
-) -> tuple[Literal["reproduced", "not reproduced", "undecided"], list[str]]:
+def _decided(table: pd.DataFrame, asked: list[tuple[float, float, float]], level: float) -> Decision:
     """The outcome by intervals of this level for gains and limits, and the gains that decide it (or all)."""
-    answers = []
+    comments: dict[str, list[str]] = {"above": [], "below": [], "around": []}
     for start, end, limit in asked:
         mean, low, high = mean_interval((table[end] - table[start]).to_numpy(), level)
         comment = f"epsilon {start:g} to {end:g}: {mean:+.4f} in [{low:+.4f}, {high:+.4f}], limit {limit:g}"
-        answers.append((comment, True if low > limit else False if high < limit else None))
-    if all(answer for _, answer in answers):
-        return "reproduced", [comment for comment, _ in answers]
-    verdict = "not reproduced" if any(answer is False for _, answer in answers) else "undecided"
-    return verdict, [comment for comment, answer in answers if answer is (None if verdict == "undecided" else False)]
+        comments["above" if low > limit else "below" if high < limit else "around"].append(comment)
+    decisive = comments["below"] or comments["around"] or comments["above"]
+    return Decision.by("; ".join(decisive), failed=comments["below"], passed=not comments["around"])
 
 
 def exceedances(frame: pd.DataFrame) -> str:
@@ -341,28 +312,26 @@ class Accuracies:
     run_std: float
     smallest_std: float
 
-    def frame(self, spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+    @tabulated
+    def frame(self, spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
         """One result; by the rival the largest epsilon loses the margin and a half.
 
         Where no epsilon is asked to be close, accuracy is the same at all by the rival.
         """
         smallest, largest = min(spec["epsilons"]), max(spec["epsilons"])
-        common = {}
-        rows = []
+        about = {"norm_bound": norm_bound(spec, 50_000), **dict.fromkeys(NORMS, 0.0), "step": 1, "finished": True}
+        common: dict[int, float] = {}
         for cell in cells(spec):
-            epsilon = math.inf if cell["epsilon"] is None else cell["epsilon"]
+            repeat, epsilon = cell["repeat"], math.inf if cell["epsilon"] is None else cell["epsilon"]
             mean = max(self.least, self.without - self.lost / epsilon)
             if not right and not spec["close"]:
                 mean = self.without
             elif not right and epsilon == largest:
                 mean = self.without - 1.5 * spec["margin"]
-            if cell["repeat"] not in common:
-                common[cell["repeat"]] = self.repeat_std * generator.standard_normal()
+            if repeat not in common:
+                common[repeat] = self.repeat_std * generator.standard_normal()
             own = (self.smallest_std if epsilon == smallest else self.run_std) * generator.standard_normal()
-            accuracy = mean + common[cell["repeat"]] + own
-            rows.append({"repeat": cell["repeat"], "epsilon": epsilon, "test_accuracy": accuracy})
-        measured = {"norm_bound": norm_bound(spec, 50_000), **dict.fromkeys(NORMS, 0.0)}
-        return pd.DataFrame(rows).assign(step=1, finished=True, **measured)
+            yield {**about, "repeat": repeat, "epsilon": epsilon, "test_accuracy": mean + common[repeat] + own}
 
 
 QUICK = Accuracies(without=0.83, lost=0.012, least=0.6, repeat_std=0.01, run_std=0.016, smallest_std=0.065)
@@ -390,11 +359,12 @@ def simulation(
 def experiment(
     name: str,
     title: str,
-    run_cell: Callable[..., Any],
+    task: Callable[[Spec, Cell], Task],
     parameters: dict[str, dict[str, Any]],
     question: str = "Does accuracy grow with epsilon, and is it close to that without privacy at 4 and 8?",
     **more: Any,
 ) -> Experiment:
-    """The experiment of one network, from its parameters by profile."""
+    """The experiment of one network, from what it trains and its parameters by profile."""
     specs = [Spec("noisy_sgd", name, profile, given) for profile, given in parameters.items()]
-    return study(specs, (cells, run_cell, decide), title, question, rule=RULE, tolerances=TOLERANCES, **more)
+    functions = (cells, partial(run, task=task), decide)
+    return study(specs, functions, title, question, rule=RULE, tolerances=TOLERANCES, **more)

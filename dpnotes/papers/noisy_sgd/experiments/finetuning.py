@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from dpnotes.experiments import Cell, Context, Spec
+from dpnotes.experiments import Cell, Spec
 from dpnotes.papers.noisy_sgd.experiments import curves, figures
 from dpnotes.papers.noisy_sgd.experiments.curves import Task
 from dpnotes.problems import text
@@ -32,12 +32,7 @@ _GAPS = (
 _SIMULATION = curves.simulation(paper=(1.0, 0.0))
 
 
-def run_cifar100(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
-    """One run of ResNet-18 from ImageNet's weights, with a new head."""
-    return curves.run(spec, cell, context, lambda spec, _: cifar100_task(spec["image_size"]))
-
-
-def cifar100_task(image_size: int) -> Task:
+def cifar100_task(spec: Spec, cell: Cell) -> Task:
     """The published network, whose statistics of batch normalisation are those of the batch, on enlarged images.
 
     Raises:
@@ -46,7 +41,7 @@ def cifar100_task(image_size: int) -> Task:
     data = _cifar100()
     network = resnet18(data.num_classes)
     load_pretrained(network, pretrained_resnet18())
-    return enlarged(network, data, image_size)
+    return enlarged(network, data, spec["image_size"])
 
 
 def enlarged(network: nn.Module, data: Dataset, image_size: int) -> Task:
@@ -58,11 +53,6 @@ def enlarged(network: nn.Module, data: Dataset, image_size: int) -> Task:
 @cache
 def _cifar100() -> Dataset:
     return normalise(load_cifar100(), IMAGENET_MEAN, IMAGENET_STD)
-
-
-def run_cola(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
-    """One run of BERT-base from its published weights, with a new head."""
-    return curves.run(spec, cell, context, cola_task)
 
 
 def cola_task(spec: Spec, cell: Cell) -> Task:
@@ -83,33 +73,26 @@ def _sentences(length: int) -> Dataset:
 
 
 CIFAR100 = curves.experiment(
-    "cifar100",
-    "Figure 2a: CIFAR-100 with a pretrained ResNet-18, without clipping",
-    run_cifar100,
+    "cifar100", "Figure 2a: CIFAR-100 with a pretrained ResNet-18, without clipping", cifar100_task,
     {
         "paper": {
             **_PAPER, "seed": "cifar100", "image_size": 128, "batch_size": 512, "epochs": 8, "augment": True,
             "statistics_batches": 20, "examples_at_once": 512,
         }
     },
-    simulation=_SIMULATION,
-    unaccounted=(*_GAPS, *curves.MIXED),
+    simulation=_SIMULATION, unaccounted=(*_GAPS, *curves.MIXED),
     data=tuple(map(str, (*CIFAR100_FILES, *RESNET18_FILES))),
     figure=figures.finetuning("Figure 2a", "CIFAR-100", "ResNet-18 with ImageNet's weights"),
 )  # fmt: skip
 COLA = curves.experiment(
-    "cola",
-    "Figure 2b: CoLA with a pretrained uncased BERT-base, without clipping",
-    run_cola,
+    "cola", "Figure 2b: CoLA with a pretrained uncased BERT-base, without clipping", cola_task,
     {
         "paper": {
             **_PAPER, "seed": "cola", "length": 64, "batch_size": 64, "epochs": 4, "augment": False,
             "statistics_batches": 0, "examples_at_once": 128,
         }
     },
-    simulation=_SIMULATION,
-    unaccounted=_GAPS,
-    data=tuple(map(str, (*cola.FILES, *text.BERT_FILES))),
+    simulation=_SIMULATION, unaccounted=_GAPS, data=tuple(map(str, (*cola.FILES, *text.BERT_FILES))),
     figure=figures.finetuning("Figure 2b", "CoLA", "uncased BERT-base with its published weights"),
 )  # fmt: skip
 EXPERIMENTS = (CIFAR100, COLA)

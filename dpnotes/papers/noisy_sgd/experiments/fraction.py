@@ -5,13 +5,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
+from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, study, tabulated
-from dpnotes.measure.stationarity import fraction_of_sosp
-from dpnotes.papers.noisy_sgd.experiments.wells import Wells, draw_factors, levels, parameters
-from dpnotes.random.streams import Streams
+from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, study, tabulated
+from dpnotes.papers.noisy_sgd.experiments.wells import Wells, measured, parameters, share_of_sosp
 
 RULE = (
     "Reproduced if with the theorem's noise at least half of the iterates are alpha-SOSPs in every run and for every "
@@ -35,7 +33,7 @@ QUICK, PAPER = profiles("noisy_sgd.fraction", PARAMETERS)
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a number of examples."""
-    return [{"num_examples": size} for size in spec["num_examples"]]
+    return grid(num_examples=spec["num_examples"])
 
 
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
@@ -43,18 +41,16 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     wells = Wells(spec["d"], spec["f_max"], spec["sigma"])
     found = parameters(wells, cell["num_examples"], spec["epsilon"], spec["delta"])
     rows = [(multiple, repeat) for multiple in spec["multiples"] for repeat in range(spec["repeats"])]
+    runs = []
+    for multiple, repeat in rows:
+        noise_std = found.noise_std * multiple
+        runs.append((f"{cell['num_examples']:g}/{multiple:g}/{repeat}", repeat, replace(found, noise_std=noise_std)))
 
-    def run(chosen: range) -> dict[str, np.ndarray]:
-        part = [rows[i] for i in chosen]
-        names = [f"{cell['num_examples']:g}/{multiple:g}/{repeat}" for multiple, repeat in part]
-        streams = Streams.of(spec["seed"], names, context.device)
-        given = [replace(found, noise_std=found.noise_std * multiple) for multiple, _ in part]
-        paths = levels(wells, streams, given, draw_factors(spec, streams, torch.tensor([repeat for _, repeat in part])))
-        # A level is a gradient norm that stands for both conditions.
-        shares = [fraction_of_sosp(p, p.new_zeros(p.shape), found.alpha, wells.hessian_lipschitz) for p in paths]
-        return {"fraction": np.array([float(share) for share in shares])}
+    def measure(path: Tensor) -> dict[str, float]:
+        return {"fraction": share_of_sosp(path, found.alpha, wells)}
 
-    columns = context.in_chunks(run, len(rows), 8 * 20 * wells.dim)
+    columns = measured(spec, context, wells, runs, measure)
+    del columns["factor"]
     about = {"alpha": found.alpha, "num_steps": found.num_steps}
     return {**cell, **columns_of("multiple repeat", rows), **about, **columns}
 
@@ -84,21 +80,16 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Shares of iterates, about a mean that the noise decides."""
     for size in spec["num_examples"]:
-        for multiple in (0.0, 1.0):
-            mean = 0.99 if right else 0.5
-            shares = (
-                mean + 0.002 * generator.standard_normal(spec["repeats"]) if multiple else np.zeros(spec["repeats"])
-            )
-            yield from [{"num_examples": size, "multiple": multiple, "fraction": share} for share in shares]
+        shares = (0.99 if right else 0.5) + 0.002 * generator.standard_normal(spec["repeats"])
+        yield {"num_examples": size, "multiple": 0.0, "fraction": np.zeros(len(shares))}
+        yield {"num_examples": size, "multiple": 1.0, "fraction": shares}
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "Theorem 3.4: the fraction of iterates that are second-order stationary, against the noise",
     "Are at least half of the iterates alpha-SOSPs, and is it the noise that makes them so?",
-    simulation=Simulation(
-        prediction="0.99 of the iterates are alpha-SOSPs, give or take 0.002 (as stored on the same seed), and none is "
-        "without noise",
-        rival="half of them are", frame=simulated, stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
-    ),
+    prediction="0.99 of the iterates are alpha-SOSPs, give or take 0.002 (as stored on the same seed), and none is "
+    "without noise",
+    rival="half of them are", stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
 )  # fmt: skip

@@ -55,7 +55,7 @@ def _experiment(
     name: str, title: str, gaps: tuple[str, ...], figure: PaperFigure, parameters: dict[str, Any], **more: Any
 ) -> Experiment:
     return curves.experiment(
-        name, title, cifar10.run_cell, parameters, unaccounted=(*gaps, *_PIXELS, *curves.GAPS),
+        name, title, cifar10.task, parameters, unaccounted=(*gaps, *_PIXELS, *curves.GAPS),
         data=tuple(map(str, CIFAR10_JPEG_FILES)), figure=figure, **more,
     )  # fmt: skip
 
@@ -80,15 +80,14 @@ CONVNET_MORE = _experiment(
 CONVNET_CLIPPED = _experiment(
     "convnet_clipped",
     "The ConvNet on CIFAR-10 (JPEG-coded) with group normalisation, clipping at 2.5 and calibrated noise",
-    _MEASURED,
-    _FIGURE_1A,
+    _MEASURED, _FIGURE_1A,
     {
         "quick": {**_QUICK, "network": _network("convnet", "group", 4), "clipped": True},
         "paper": {**_PAPER, "network": _network("convnet", "group"), "clipped": True},
     },
     question="Does accuracy grow with epsilon, and is it close to that without privacy at 8, with clipping?",
     simulation=curves.simulation(curves.CLIPPED, quick=(0.335, 0.0), paper=(0.92, 0.0)),
-)
+)  # fmt: skip
 CONVNET_LEMMA = _experiment(
     "convnet_lemma", "Figure 3b: the ConvNet on CIFAR-10 (JPEG-coded) without clipping, C of Lemma 3.2", _NOMINAL,
     figures.cifar10(

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Sampling
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, study, tabulated
+from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, grid, profiles, study, tabulated
 from dpnotes.papers.noisy_sgd.algorithms import noisy_sgd, theorem_3_1_noise
 from dpnotes.papers.noisy_sgd.calculators import GRADIENT_BOUND
 from dpnotes.papers.noisy_sgd.readings import Premises, readings
 from dpnotes.problems.quadratics import Quadratic
 from dpnotes.random.streams import Streams
+from dpnotes.train.noise import NoiseChoice
 
 RULE = (
     "Lemma 3.2 promises, for eta <= min(1/L, 1/(sigma sqrt(T))), that no gradient of the run is above C but with "
@@ -40,7 +41,7 @@ QUICK, PAPER = profiles("noisy_sgd.lemma_3_2", PARAMETERS)
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a dimension."""
-    return [{"dim": dim} for dim in spec["dims"]]
+    return grid(dim=spec["dims"])
 
 
 def largest_norm(noise_std: float, dim: int, num_steps: int, share: float = 0.5) -> float:
@@ -55,20 +56,27 @@ def largest_norm(noise_std: float, dim: int, num_steps: int, share: float = 0.5)
     return noise_std * math.sqrt(float(stats.chi2.ppf(share ** (1 / (num_steps - 1)), dim)))
 
 
+def bound_and_noise(spec: Spec) -> tuple[float, NoiseChoice]:
+    """The bound C of the lemma as printed, and the noise of Theorem 3.1 for it."""
+    T, sigma, constants = spec["num_steps"], spec["sigma"], spec["constants"]
+    given = {"n": spec["num_examples"], "T": T, "delta": spec["delta"], "L": sigma * math.sqrt(T), "sigma": sigma}
+    # Alpha and c_eta stand in the corrected bound alone.
+    free = {"f_max": spec["f_max"], "c": constants["c"], "alpha": 1.0, "c_eta": 1.0}
+    bound = float(GRADIENT_BOUND(**given, **free, constants="paper")["C"])
+    sizes = {"batch_size": spec["batch_size"], "num_examples": spec["num_examples"], "num_steps": T}
+    how = {"c_1": constants["c_1"], "c_2": constants["c_2"], "norm_bound": bound}
+    return bound, theorem_3_1_noise(spec["epsilon"], spec["delta"], **sizes, **how)
+
+
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Algorithm 2 from the minimum; the gradients of all examples are looked at in every iterate x_0 .. x_{T-1}."""
     n, T, sigma, dim = spec["num_examples"], spec["num_steps"], spec["sigma"], cell["dim"]
     L = sigma * math.sqrt(T)
     spectrum = torch.full((dim,), L, dtype=torch.float64, device=context.device)
     problem = Quadratic.sample(spectrum, n, sigma, spec["seed"])
-    constants = spec["constants"]
-    given = {"n": n, "T": T, "delta": spec["delta"], "L": L, "f_max": spec["f_max"], "sigma": sigma}
-    # As printed; alpha and c_eta stand in the corrected bound alone.
-    bound = float(GRADIENT_BOUND(**given, c=constants["c"], alpha=1.0, c_eta=1.0, constants="paper")["C"])
-    sizes = {"norm_bound": bound, "batch_size": spec["batch_size"], "num_examples": n, "num_steps": T}
-    choice = theorem_3_1_noise(spec["epsilon"], spec["delta"], **sizes, c_1=constants["c_1"], c_2=constants["c_2"])
+    bound, choice = bound_and_noise(spec)
 
-    def run(repeats: range) -> dict[str, np.ndarray]:
+    def run(repeats: range) -> dict[str, Any]:
         streams = Streams.of(spec["seed"], [f"{dim}/{repeat}" for repeat in repeats], context.device)
         start = torch.zeros(len(repeats), dim, dtype=torch.float64, device=context.device)
         norms = [problem.gradients(start).norms().amax(1)]
@@ -85,18 +93,13 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
         seen = torch.stack(norms)
         known = Premises(sigma=sigma, smoothness=L)
         claims = [arguments["assumption B"].accounted for arguments in readings(runs, noise, known)]
-        return {
-            "largest": seen.amax(0).cpu().numpy(),
-            "share_above": (seen > bound).double().mean(0).cpu().numpy(),
-            "epsilon_assumption_b": np.array([claim.epsilon for claim in claims]),
-        }
+        above, epsilons = (seen > bound).double().mean(0), [claim.epsilon for claim in claims]
+        return {"largest": seen.amax(0), "share_above": above, "epsilon_assumption_b": epsilons}
 
     # A batch of examples is copied for each run, and the norms of all examples are kept.
     columns = context.in_chunks(run, spec["repeats"], 8 * (3 * spec["batch_size"] * dim + 4 * n))
-    context.record_spent(
-        mechanism="gaussian", epsilon=spec["epsilon"], delta=spec["delta"], relation="replace-one", data="synthetic",
-        nominal=True,
-    )  # fmt: skip
+    budget = {"epsilon": spec["epsilon"], "delta": spec["delta"]}
+    context.record_spent(mechanism="gaussian", **budget, nominal=True, **SYNTHETIC)
     about = {"bound": bound, "noise_std": choice.std, "law": largest_norm(choice.std, dim, T)}
     return {**cell, "repeat": np.arange(spec["repeats"]), **about, **columns}
 
@@ -120,14 +123,11 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     allowed = 2 * spec["sigma"] + 4 * table["standard_error"]
     off = float(((table["median"] - table["law"]).abs() / allowed).max())
     smallest, largest = table.iloc[0], table.iloc[-1]
-    words = []
-    for row in table.to_dict("records"):
-        words.append(
-            f"d = {row['dim']}: largest gradient {row['median'] / row['bound']:.2f} C (by the law "
-            f"{row['law'] / row['bound']:.2f}), above C in {row['runs_above']:.0%} of the runs and "
-            f"{row['iterates_above']:.0%} of the iterates"
-        )
-    facts = "; ".join(words)
+    facts = "; ".join(
+        f"d = {row.dim}: largest gradient {row.median / row.bound:.2f} C (by the law {row.law / row.bound:.2f}), above "
+        f"C in {row.runs_above:.0%} of the runs and {row.iterates_above:.0%} of the iterates"
+        for row in table.itertuples()
+    )
     facts += f"; by Assumption B alone epsilon <= {table['epsilon'].max():.3g} (nominal {spec['epsilon']:g})"
     private = table["epsilon"].max() <= spec["epsilon"]
     clear = largest["runs_above"] == 1 and smallest["runs_above"] == 0
@@ -139,30 +139,22 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """The largest of as many norms of noise as there are steps; C and the privacy are those of the spec."""
     T, sigma = spec["num_steps"], spec["sigma"]
-    given = {"n": spec["num_examples"], "T": T, "delta": spec["delta"], "L": sigma * math.sqrt(T), "sigma": sigma}
-    free = {"f_max": spec["f_max"], "c": spec["constants"]["c"], "alpha": 1.0, "c_eta": 1.0}
-    bound = float(GRADIENT_BOUND(**given, **free, constants="paper")["C"])
-    sizes = {"batch_size": spec["batch_size"], "num_examples": spec["num_examples"], "num_steps": T}
-    c_1, c_2 = spec["constants"]["c_1"], spec["constants"]["c_2"]
-    std = theorem_3_1_noise(spec["epsilon"], spec["delta"], norm_bound=bound, **sizes, c_1=c_1, c_2=c_2).std
+    bound, choice = bound_and_noise(spec)
+    std = choice.std
     for dim in spec["dims"]:
         # By the rival the bound holds.
         noise = std if right else std * min(1.0, 0.9 * bound / largest_norm(std, max(spec["dims"]), T, 0.99))
         norms = noise * np.sqrt(generator.chisquare(dim, (spec["repeats"], T - 1)))
         moved = norms + sigma * generator.uniform(-1, 1, norms.shape) / math.sqrt(dim)
-        for repeat, lengths in enumerate(moved):
-            yield {
-                "dim": dim, "repeat": repeat, "bound": bound, "law": largest_norm(std, dim, T),
-                "largest": lengths.max(), "share_above": (lengths > bound).mean(), "epsilon_assumption_b": 0.15,
-            }  # fmt: skip
+        about = {"dim": dim, "bound": bound, "law": largest_norm(std, dim, T), "epsilon_assumption_b": 0.15}
+        shares = (moved > bound).mean(1)
+        yield {**about, "repeat": range(len(moved)), "largest": moved.max(1), "share_above": shares}
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide), "Lemma 3.2: a quadratic whose gradients are the privacy noise",
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
+    "Lemma 3.2: a quadratic whose gradients are the privacy noise",
     "Does the bound of Lemma 3.2, which leaves the noise out, hold where the noise is large?",
-    simulation=Simulation(
-        prediction="gradients are the noise and examples' own, in as many draws as the profile has steps and repeats",
-        rival="the noise is so small that the bound holds", frame=simulated,
-        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
-    ),
+    prediction="gradients are the noise and examples' own, in as many draws as the profile has steps and repeats",
+    rival="the noise is so small that the bound holds", stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
 )  # fmt: skip

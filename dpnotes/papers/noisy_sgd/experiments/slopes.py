@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-import torch
+from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, spaced, study, tabulated
+from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments.fits import Slope, fitted
+from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, columns_of, profiles, spaced, study, tabulated
 from dpnotes.measure.stationarity import reached_alpha
-from dpnotes.papers.noisy_sgd.experiments.wells import Wells, draw_factors, levels, parameters
-from dpnotes.random.streams import Streams
+from dpnotes.papers.noisy_sgd.experiments.wells import Wells, measured, parameters
 
 RULE = (
     "A slope of ln(reached alpha) against ln(knob) passes if its bootstrap interval over seeds (98.75%, so that the "
@@ -73,43 +73,25 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """
     wells = Wells(cell["d"], cell["f_max"], spec["sigma"])
     here = [point for point in points(spec) if (point["d"], point["f_max"]) == (cell["d"], cell["f_max"])]
-    asked: list[tuple[dict[str, Any], bool]] = [(point, True) for point in here]
-    asked += [(point, False) for point in here if point["knob"] == "n"][:1]
-    rows = []
+    asked = [(point, True) for point in here] + [(point, False) for point in here if point["knob"] == "n"][:1]
+    runs, rows, names = [], [], "alpha num_steps noise_std batch_size"
     for point, noisy in asked:
         found = parameters(wells, point["n"], point["epsilon"], spec["delta"])
         if not noisy:
             found = replace(found, noise_std=0.0)
-        rows += [(point, noisy, found, repeat) for repeat in range(spec["repeats"])]
+        knob, value, sizes = point["knob"], point["value"], [getattr(found, name) for name in names.split()]
+        for repeat in range(spec["repeats"]):
+            runs.append((f"{knob}={value:g}/{'noise' if noisy else 'none'}/{repeat}", repeat, found))
+            rows.append([knob, value, noisy, repeat, *sizes])
 
-    def run(chosen: range) -> dict[str, np.ndarray]:
-        part = [rows[i] for i in chosen]
-        names = [f"{p['knob']}={p['value']:g}/{'noise' if noisy else 'none'}/{r}" for p, noisy, _, r in part]
-        streams = Streams.of(spec["seed"], names, context.device)
-        factors = draw_factors(spec, streams, torch.tensor([repeat for *_, repeat in part]))
-        reached = []
-        for path in levels(wells, streams, [found for _, _, found, _ in part], factors):
-            reached.append(float(reached_alpha(path, path.new_zeros(path.shape), wells.hessian_lipschitz)))
-        return {"reached": np.array(reached), "factor": factors.cpu().numpy()}
+    def measure(path: Tensor) -> dict[str, float]:
+        return {"reached": float(reached_alpha(path, path.new_zeros(path.shape), wells.hessian_lipschitz))}
 
-    # The levels, 4 bytes an iterate, are written and not touched again: they need no room in the cache.
-    columns = context.in_chunks(run, len(rows), 8 * 20 * wells.dim)
-    context.record_spent(
-        mechanism="gaussian", epsilon=max(p["epsilon"] for p in here), delta=spec["delta"], relation="replace-one",
-        data="synthetic", nominal=True,
-    )  # fmt: skip
-    names = "alpha num_steps noise_std batch_size"
-    return {
-        **columns_of("knob value noise repeat", [(p["knob"], p["value"], noisy, r) for p, noisy, _, r in rows]),
-        **columns_of(names, [[getattr(found, name) for name in names.split()] for _, _, found, _ in rows]),
-        "saddle_level": wells.saddle_level * columns["factor"] ** 2,
-        **columns,
-    }
-
-
-def fit(values: np.ndarray, reached: np.ndarray) -> float:
-    """Slope of ln(reached) against ln(values), by least squares."""
-    return float(np.polynomial.polynomial.polyfit(np.log(values), np.log(reached), 1)[1])
+    columns = measured(spec, context, wells, runs, measure)
+    epsilon = max(point["epsilon"] for point in here)
+    context.record_spent(mechanism="gaussian", epsilon=epsilon, delta=spec["delta"], nominal=True, **SYNTHETIC)
+    found = columns_of(f"knob value noise repeat {names}", rows)
+    return {**found, "saddle_level": wells.saddle_level * columns["factor"] ** 2, **columns}
 
 
 @tabulated
@@ -122,17 +104,11 @@ def summary(frame: pd.DataFrame, num_bootstrap: int = 4000) -> Rows:
     """
     generator = np.random.default_rng(0)
     for knob, part in frame[frame["noise"]].groupby("knob", sort=False):
-        table = part.assign(log=np.log(part["reached"])).pivot(index="repeat", columns="value", values="log")
-        values, logs = table.columns.to_numpy(dtype=np.float64), table.to_numpy()
-        drawn = generator.integers(len(logs), size=(num_bootstrap, *logs.shape))
-        means = np.take_along_axis(logs[None], drawn, 1).mean(1)
-        slopes = np.polynomial.polynomial.polyfit(np.log(values), means.T, 1)[1]
+        slope = fitted(part, "value", "reached", confidence=0.9875, num_bootstrap=num_bootstrap, seed=generator)
         alphas = part.groupby("value")["alpha"].first()
         yield {
-            "knob": knob, "slope": fit(values, np.exp(logs.mean(0))), "low": np.quantile(slopes, 0.00625),
-            "high": np.quantile(slopes, 0.99375), "exponent": EXPONENTS[str(knob)],
-            "with_logarithms": fit(alphas.index.to_numpy(dtype=np.float64), alphas.to_numpy()),
-            "decades": np.log10(values[-1] / values[0]),
+            "knob": knob, **vars(slope), "exponent": EXPONENTS[str(knob)],
+            "with_logarithms": Slope.of(alphas.index, [np.log(alphas)] * 2).slope,
         }  # fmt: skip
 
 
@@ -182,22 +158,18 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
         strata = (np.arange(repeats) + generator.random(repeats)) / repeats
         factor = spec["smallest_factor"] ** strata
         reached = 0.0535 * alpha * steeper * factor**0.727 * np.exp(0.008 * generator.standard_normal(repeats))
-        for repeat in range(repeats):
-            row = {"knob": point["knob"], "value": point["value"], "noise": True, "repeat": repeat, "alpha": alpha}
-            yield {**row, "reached": reached[repeat], "saddle_level": math.inf}
+        row = {"knob": point["knob"], "value": point["value"], "noise": True, "repeat": range(repeats), "alpha": alpha}
+        yield {**row, "reached": reached, "saddle_level": math.inf}
     still = {"knob": "n", "value": spec["ranges"]["n"][0], "noise": False, "alpha": 0.2}
-    yield from [{**still, "repeat": repeat, "reached": 0.2, "saddle_level": 0.2} for repeat in range(repeats)]
+    yield {**still, "repeat": range(repeats), "reached": 0.2, "saddle_level": 0.2}
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide, simulated),
     "Theorem 3.5: the accuracy that is reached against n, epsilon, d and f_max",
     "With the theorem's parameters, does alpha scale as f_max^(1/2) d^(1/4) / sqrt(n epsilon)?",
-    simulation=Simulation(
-        prediction="alpha is the theorem's with its logarithms; runs scatter by their landscapes' factor, which the "
-        "repeats share out, and by 0.8% (the stored runs on an earlier seed)",
-        rival="alpha falls as n to a power 0.05 nearer to 0", frame=simulated,
-        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
-    ),
+    prediction="alpha is the theorem's with its logarithms; runs scatter by their landscapes' factor, which the "
+    "repeats share out, and by 0.8% (the stored runs on an earlier seed)",
+    rival="alpha falls as n to a power 0.05 nearer to 0", stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     rule=("earlier_rule",),
 )  # fmt: skip

@@ -1,14 +1,16 @@
 """The setting that the experiments share: one double well of d at its hill, and Theorem 3.5's parameters for it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Spec
-from dpnotes.measure.stationarity import sosp_level
+from dpnotes.experiments import Context, Spec
+from dpnotes.measure.stationarity import fraction_of_sosp, sosp_level
 from dpnotes.papers.noisy_sgd.calculators import CLOSED_LOOP
 from dpnotes.papers.noisy_sgd.experiments.paths import along
 from dpnotes.problems.separable import Cosine, DoubleWell, Profile, Separable
@@ -192,6 +194,41 @@ def draw_factors(spec: Spec, streams: Streams, repeats: Tensor) -> Tensor:
     """
     strata = (repeats.to(streams.keys.device) + streams.uniform("instance", 0, 1)[:, 0]) / spec["repeats"]
     return spec["smallest_factor"] ** strata
+
+
+def measured(
+    spec: Spec,
+    context: Context,
+    wells: Wells,
+    runs: Sequence[tuple[str, int, WellParameters]],
+    measure: Callable[[Tensor], dict[str, float]],
+    **examples: Any,
+) -> dict[str, np.ndarray]:
+    """Columns of runs from the saddle: the `factor` of each landscape, and what a function says of the levels.
+
+    Args:
+      spec: as `draw_factors`.
+      context: of the cell.
+      wells: the landscape.
+      runs: the name, the repeat and the parameters of each.
+      measure: is given the `levels` of a run, `(T,)`, and names numbers.
+      **examples: `feature` and `means`, as `levels`.
+    """
+
+    def run(chosen: range) -> dict[str, Any]:
+        names, repeats, given = zip(*runs[chosen.start : chosen.stop], strict=True)
+        streams = Streams.of(spec["seed"], names, context.device)
+        factors = draw_factors(spec, streams, torch.tensor(repeats))
+        found = [measure(path) for path in levels(wells, streams, list(given), factors, **examples)]
+        return {"factor": factors, **{name: np.array([one[name] for one in found]) for name in found[0]}}
+
+    # The levels, 4 bytes an iterate, are written and not touched again: they need no room in the cache.
+    return context.in_chunks(run, len(runs), 8 * 20 * wells.dim)
+
+
+def share_of_sosp(path: Tensor, alpha: float, wells: Wells) -> float:
+    """The fraction of iterates that are alpha-SOSPs; a level is a gradient norm that stands for both conditions."""
+    return float(fraction_of_sosp(path, path.new_zeros(path.shape), alpha, wells.hessian_lipschitz))
 
 
 def levels(

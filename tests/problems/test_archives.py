@@ -1,0 +1,335 @@
+"""Archives of images and sentences: malformed, foreign and malicious ones are refused; the copies come in order."""
+
+import hashlib
+import io
+import os
+import pickle
+import struct
+import tarfile
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from dpnotes.problems import datasets, pretrained, text
+from dpnotes.problems.datasets import DataCorrupt, DataNotFound, cifar, cola, mnist
+from tests.problems.test_datasets import NOWHERE, REAL, published
+
+# ---------------------------------------------------------------- CIFAR
+PurePython: Any = pickle._Pickler
+
+
+class Python2Pickler(PurePython):
+    """A pickler that writes Python 2's format, with every string as bytes, and an opcode that Python 3 never writes."""
+
+    dispatch = PurePython.dispatch.copy()
+
+    def save_bytes(self, content: bytes) -> None:
+        self.write(pickle.BINSTRING + struct.pack("<i", len(content)) + content)
+        self.memoize(content)
+
+    def save_str(self, text: str) -> None:
+        self.save_bytes(text.encode())
+
+    dispatch[bytes] = save_bytes
+    dispatch[str] = save_str
+
+
+def python2_pickle(value: object) -> bytes:
+    file = io.BytesIO()
+    Python2Pickler(file, protocol=2).dump(value)
+    return file.getvalue().replace(b"numpy._core.multiarray", b"numpy.core.multiarray")
+
+
+def archive(path: Path, members: dict[str, bytes]) -> None:
+    with tarfile.open(path, "w:gz") as opened:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            opened.addfile(info, io.BytesIO(content))
+
+
+def images(count: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (count, 3, 32, 32), dtype=np.uint8)
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty data folder and an empty cache, without a network."""
+    monkeypatch.setenv("DPNOTES_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("DPNOTES_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+def test_cifar10_is_read_in_the_order_of_its_batches(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
+    batches = {name: images(3, seed) for seed, name in enumerate(names)}
+    members = {
+        f"cifar-10-batches-py/{name}": python2_pickle({"data": array.reshape(3, -1), "labels": [seed, 9, 0]})
+        for seed, (name, array) in enumerate(batches.items())
+    }
+    archive(data / "cifar-10-python.tar.gz", members)
+    monkeypatch.setattr(cifar, "CIFAR10_FILES", published(data, ["cifar-10-python.tar.gz"]))
+    assert datasets.locate("cifar10").found
+    loaded = datasets.load("cifar10")
+    assert loaded.train_labels.tolist() == [0, 9, 0, 1, 9, 0, 2, 9, 0, 3, 9, 0, 4, 9, 0]
+    assert loaded.test_labels.tolist() == [5, 9, 0]
+    expected = torch.from_numpy(np.concatenate(list(batches.values())[:-1])) / 255
+    torch.testing.assert_close(loaded.train_inputs, expected)
+    assert loaded.name == "cifar10" and loaded.num_classes == 10
+
+
+def test_cifar100_has_its_fine_labels(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = {"data": images(2, 0).reshape(2, -1), "fine_labels": [99, 3], "coarse_labels": [1, 1]}
+    archive(
+        data / "cifar-100-python.tar.gz",
+        {f"cifar-100-python/{name}": python2_pickle(part) for name in ("train", "test")},
+    )
+    monkeypatch.setattr(cifar, "CIFAR100_FILES", published(data, ["cifar-100-python.tar.gz"]))
+    loaded = datasets.load("cifar100")
+    assert (loaded.train_labels.tolist(), loaded.num_classes) == ([99, 3], 100)
+    assert loaded.test_inputs.shape == (2, 3, 32, 32)
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    (
+        ({}, "to be an archive with"),
+        ({"cifar-100-python/train": b"no pickle"}, "to be a pickle of plain data"),
+        ({"cifar-100-python/train": python2_pickle({"data": [1]})}, "to be an archive with|to hold images"),
+        (
+            {
+                f"cifar-100-python/{name}": python2_pickle({"data": images(2, 0), "fine_labels": [0]})
+                for name in ("train", "test")
+            },
+            "to hold images of 3 x 32 x 32 and a label each",
+        ),
+    ),
+)
+def test_a_malformed_archive_is_named(
+    data: Path, monkeypatch: pytest.MonkeyPatch, members: dict[str, bytes], message: str
+) -> None:
+    archive(data / "cifar-100-python.tar.gz", members)
+    monkeypatch.setattr(cifar, "CIFAR100_FILES", published(data, ["cifar-100-python.tar.gz"]))
+    with pytest.raises(DataCorrupt, match=message):
+        datasets.load("cifar100")
+
+
+@pytest.mark.parametrize("name", ("cifar10", "cifar100"))
+def test_another_archive_is_refused_unread_with_both_sums(data: Path, name: str) -> None:
+    file = {"cifar10": cifar.CIFAR10_FILES, "cifar100": cifar.CIFAR100_FILES}[name][0]
+    archive(data / file.name, {"cifar-100-python/train": pickle.dumps(Malice())})
+    with pytest.raises(DataCorrupt) as caught:
+        datasets.load(name)
+    for part in (file.sha256, hashlib.sha256((data / file.name).read_bytes()).hexdigest()):
+        assert part in str(caught.value)
+
+
+class Malice:
+    """An object whose pickle runs code when it is loaded."""
+
+    def __reduce__(self) -> tuple:
+        return os.putenv, ("DPNOTES_TEST_OF_MALICE", "1")
+
+
+def test_a_malicious_pickle_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = []
+    monkeypatch.setattr(os, "putenv", lambda *arguments: called.append(arguments))
+    monkeypatch.setattr(os.putenv, "__module__", "os")
+    monkeypatch.setattr(os.putenv, "__qualname__", "putenv")
+    content = pickle.dumps({"data": Malice()})
+    with pytest.raises(DataCorrupt, match="os.putenv is not allowed"):
+        cifar.unpickle(content, "batch")
+    assert not called
+    pickle.loads(content)
+    assert called, "control: the ordinary unpickler runs it"
+
+
+def test_arrays_survive_the_restricted_unpickler_without_numpy_s_help() -> None:
+    for array in (images(2, 1), np.asfortranarray(np.arange(6, dtype=np.uint8).reshape(2, 3))):
+        for content, key in ((python2_pickle({"x": array}), b"x"), (pickle.dumps({"x": array}, protocol=4), "x")):
+            np.testing.assert_array_equal(cifar.unpickle(content, "array")[key], array)
+    with pytest.raises(DataCorrupt, match="plain data"):
+        cifar.unpickle(pickle.dumps(np.arange(3.0), protocol=4), "floats")
+
+
+# ---------------------------------------------------------------- the JPEG-coded copy
+def jpeg(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(array.transpose(1, 2, 0)).save(file, "JPEG", quality=95)
+    return file.getvalue()
+
+
+@pytest.fixture
+def copy(data: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+    """A copy of 7 plain images, one grey each, sorted by split and class; returns the greys in the official order."""
+    labels = {True: np.array([2, 0, 1, 0], np.uint8), False: np.array([1, 0, 1], np.uint8)}
+    greys = {True: np.array([10, 60, 110, 160]), False: np.array([200, 90, 30])}
+    order = {split: np.argsort(labels[split], kind="stable") for split in labels}
+    files = [jpeg(np.full((3, 32, 32), grey, np.uint8)) for split in labels for grey in greys[split][order[split]]]
+    np.savez(
+        data / "cifar10-jpeg.npz",
+        jpeg=np.frombuffer(b"".join(files), np.uint8),
+        offsets=np.cumsum([0, *map(len, files)]),
+        labels=np.concatenate([labels[split][order[split]] for split in labels]),
+        train=np.array([True] * 4 + [False] * 3),
+    )
+    np.save(data / "train_labels.npy", labels[True])
+    np.save(data / "test_labels.npy", labels[False])
+    monkeypatch.setattr(cifar, "CIFAR10_JPEG_FILES", published(data, COPY))
+    return np.concatenate([greys[True], greys[False]])
+
+
+COPY = ("cifar10-jpeg.npz", "train_labels.npy", "test_labels.npy")
+
+
+def test_the_copy_comes_in_the_official_order_and_says_what_it_is(copy: np.ndarray, tmp_path: Path) -> None:
+    loaded = datasets.load("cifar10-jpeg")
+    assert loaded.train_labels.tolist() == [2, 0, 1, 0] and loaded.test_labels.tolist() == [1, 0, 1]
+    mine = torch.cat([loaded.train_inputs, loaded.test_inputs]).mean((1, 2, 3)) * 255
+    np.testing.assert_allclose(mine, copy, atol=1)
+    assert "not the official bytes" in loaded.name and "not the official bytes" in loaded.source
+    (cached,) = (tmp_path / "cache" / "cifar10").iterdir()
+    before = cached.read_bytes()
+    # The second time, decoded images come from the cache; a damaged cache is decoded again.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cifar, "decode_jpegs", lambda *_: pytest.fail("decoded twice"))
+        assert datasets.load("cifar10-jpeg").fingerprint == loaded.fingerprint
+    for damaged in (before[: len(before) // 2], before.replace(bytes([10] * 64), bytes([11] * 64)), b""):
+        assert damaged != before
+        cached.write_bytes(damaged)
+        assert datasets.load("cifar10-jpeg").fingerprint == loaded.fingerprint
+        assert cached.read_bytes() == before
+
+
+def test_the_copy_needs_no_cache(copy: np.ndarray, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file where the folder would be")
+    assert len(datasets.load("cifar10-jpeg").train_inputs) == 4
+
+
+def test_a_copy_whose_counts_disagree_is_refused(copy: np.ndarray, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(data / "test_labels.npy", np.array([1, 1, 1], np.uint8))
+    monkeypatch.setattr(cifar, "CIFAR10_JPEG_FILES", published(data, COPY))
+    with pytest.raises(DataCorrupt, match="as many test images of each class"):
+        datasets.load("cifar10-jpeg")
+
+
+def test_a_copy_that_is_missing_or_other_is_named(copy: np.ndarray, data: Path) -> None:
+    known = {file.name: file.sha256 for file in cifar.CIFAR10_JPEG_FILES}
+    np.save(data / "test_labels.npy", np.array([1, 1, 0], np.uint8))
+    with pytest.raises(DataCorrupt, match=known["test_labels.npy"]):
+        datasets.load("cifar10-jpeg")
+    (data / "test_labels.npy").unlink()
+    with pytest.raises(DataNotFound, match=f"test_labels.npy sha256:{known['test_labels.npy']}.*published nowhere"):
+        datasets.load("cifar10-jpeg")
+    assert "test_labels.npy is missing" in datasets.locate("cifar10-jpeg").advice
+
+
+def test_what_is_no_jpeg_of_the_size_is_refused() -> None:
+    for content in (b"GIF89a", jpeg(np.zeros((3, 16, 16), np.uint8)), jpeg(images(1, 0)[0])[:300]):
+        with pytest.raises(DataCorrupt, match="image 0 to be a JPEG"):
+            cifar.decode_jpegs(content, np.array([0, len(content)]))
+
+
+@pytest.mark.skipif(
+    not (REAL / "cifar10" / "cifar10-jpeg.npz").is_file(),
+    reason="DPNOTES_DATA names no folder with cifar10/cifar10-jpeg.npz: the real copy not tested",
+)
+class TestTheRealCopy:
+    def test_begins_as_cifar10_does(self) -> None:
+        assert datasets.locate("cifar10-jpeg").found  # all three sha256
+        train_labels, test_labels = (np.load(REAL / "cifar10" / file) for file in COPY[1:])
+        assert train_labels[:10].tolist() == [6, 9, 9, 4, 1, 1, 2, 7, 8, 3]  # frog, truck, truck, deer, ...
+        assert test_labels[:10].tolist() == [3, 8, 8, 0, 6, 6, 1, 6, 3, 1]
+        with np.load(REAL / "cifar10" / COPY[0]) as packed:
+            train, _ = cifar.official_order(packed["train"], packed["labels"], (train_labels, test_labels))
+            content, offsets = packed["jpeg"].tobytes(), packed["offsets"]
+        frog = cifar.decode_jpegs(content, offsets[train[0] : train[0] + 2])[0]
+        # The official first image has these pixels at its upper left corner, by channel.
+        assert np.abs(frog[:, 0, 0].astype(int) - [59, 62, 63]).max() < 20
+
+    @pytest.mark.slow
+    def test_loads_as_a_whole(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DPNOTES_CACHE", str(tmp_path))
+        loaded = datasets.load("cifar10-jpeg")
+        assert (loaded.train_inputs.shape, loaded.test_inputs.shape) == ((50_000, 3, 32, 32), (10_000, 3, 32, 32))
+        assert loaded.train_labels.bincount().tolist() == [5000] * 10
+        assert loaded.test_labels.bincount().tolist() == [1000] * 10
+        # The official means are 0.4914, 0.4822 and 0.4465.
+        means = loaded.train_inputs.mean((0, 2, 3))
+        torch.testing.assert_close(means, torch.tensor([0.4914, 0.4822, 0.4465]), atol=2e-3, rtol=0)
+        assert datasets.load("cifar10-jpeg").fingerprint == loaded.fingerprint, "from the cache"
+
+
+# ---------------------------------------------------------------- CoLA
+@pytest.mark.parametrize(
+    ("content", "message"),
+    (
+        (b"ad-03\t2\t\tA sentence.\n", "line 1 of part to be source, 0 or 1"),
+        (b"ad-03\t1\t\tA sentence.\nad-03\t1\tA sentence.\n", "line 2 of part"),
+        (b"", "line 1 of part"),
+        (b"ad-03\t1\t\t\xff\n", "part to be UTF-8"),
+    ),
+)
+def test_malformed_sentences_are_refused(content: bytes, message: str) -> None:
+    with pytest.raises(DataCorrupt, match=message):
+        cola.parse_tsv(content, "part")
+
+
+def test_an_archive_that_is_not_cola_is_refused(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = data / "cola_public_1.1.zip"
+    with zipfile.ZipFile(path, "w") as opened:
+        opened.writestr("cola_public/raw/in_domain_train.tsv", "ad-03\t1\t\tA sentence.\n")
+    with pytest.raises(DataCorrupt, match=f"{cola.FILES[0].sha256}, found"):
+        datasets.load_cola()
+    monkeypatch.setattr(cola, "FILES", published(data, [path.name]))
+    with pytest.raises(DataCorrupt, match="in_domain_dev"):
+        datasets.load_cola()
+
+
+@pytest.mark.skipif(
+    not (REAL / "cola").is_dir(), reason="DPNOTES_DATA names no folder with cola/: real sentences not tested"
+)
+def test_real_cola() -> None:
+    assert datasets.locate("cola").found
+    corpus = datasets.load_cola()
+    parts = (corpus.train, corpus.in_domain, corpus.out_of_domain)
+    assert [len(part) for part in parts] == [8551, 527, 516]
+    assert [int(part.labels.sum()) for part in parts] == [6023, 365, 354]
+    assert corpus.train.texts[0] == "Our friends won't buy this analysis, let alone the next one we propose."
+
+
+def test_the_documentation_lists_every_file() -> None:
+    page = (Path(__file__).parents[2] / "docs/experiments.md").read_text()
+    files = (
+        *mnist.FILES,
+        *(*cifar.CIFAR10_FILES, *cifar.CIFAR10_JPEG_FILES, *cifar.CIFAR100_FILES),
+        *(*cola.FILES, *pretrained.RESNET18_FILES, *text.BERT_FILES),
+    )
+    assert not [file.name for file in files if f"| `{file.name}` | {file.sha256[:16]} |" not in page]
+    assert not [name for name in (*datasets.NAMES, *datasets.CORPORA) if f"| `{name}` |" not in page]
+
+
+# ---------------------------------------------------------------- weights
+def test_pretrained_weights_are_tensors_and_nothing_else(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = pretrained.RESNET18_FILES[0].name
+    with pytest.raises(DataNotFound, match=f"(?s){name}.*f37072fd.*resnet18"):
+        monkeypatch.setattr(pretrained, "RESNET18_FILES", (replace(pretrained.RESNET18_FILES[0], urls=(NOWHERE,)),))
+        pretrained.pretrained_resnet18()
+    (data / "resnet18").mkdir()
+    state = {"conv1.weight": torch.ones(2, 3), "fc.bias": torch.zeros(4)}
+    for content, message in ((state, None), ([1], "dictionary of tensors"), ({"x": Malice()}, "nothing else")):
+        torch.save(content, data / "resnet18" / name)
+        monkeypatch.setattr(pretrained, "RESNET18_FILES", published(data / "resnet18", [name]))
+        if message:
+            with pytest.raises(DataCorrupt, match=message):
+                pretrained.pretrained_resnet18()
+        else:
+            found = pretrained.pretrained_resnet18()
+            assert found.keys() == state.keys() and torch.equal(found["conv1.weight"], state["conv1.weight"])

@@ -748,7 +748,7 @@ def choosing(module: Any, printed: set[int], models: Any, of: Any, n: Any, T: in
     )  # fmt: skip
 
 
-def reference_chooses(module: Any, printed: set[int]) -> Path:
+def reference_chooses(module: Any, as_printed: bool) -> Path:
     data = hills(9000)[0].a
 
     def derivatives(client: int) -> tuple[Callable[[Tensor], Tensor], ...]:
@@ -756,6 +756,7 @@ def reference_chooses(module: Any, printed: set[int]) -> Path:
         return lambda x: -x.sin() + own * x.cos(), lambda x: torch.diag_embed(-x.cos() - own * x.sin())
 
     noise = lambda t, j: streams_of_client(j).normal("selection: gradient and Hessian", t - 1, 9)[0]  # noqa: E731
+    printed = {7} if as_printed else set()
     steps = choosing(module, printed, SPECIMENS, [derivatives(client) for client in range(3)], HELD, 4, noise)
     return walked(
         steps, "longest", "least", "yes", "paid", "left", norm=lambda step: step.gradient.norm(),
@@ -769,64 +770,6 @@ SINGLE = Spider(of_data(batch_per_gradient=2.0, noise_multiplier=0.2), START, Fa
 PRINTED = Spider(of_data(), START, False, True)
 # The number of examples is such that none is left after the hundredth step.
 EXACTLY = replace(SADDLE, total=10**9 - next(islice(spider_steps(adaptive_reference, SADDLE), 99, None)).left)
-CASES: dict[str, Case] = {
-    "descent": Case(
-        partial(library_descends, 0.0, 1.0), partial(reference_descends, momentum=0.0, share=1.0),
-        schedules_reference, ("private_gradient_descent", "clipped"), 40,
-    ),
-    "momentum, until the budget is gone": Case(
-        partial(library_descends, 0.9, 0.4), partial(reference_descends, momentum=0.9, share=0.4),
-        schedules_reference, ("private_gradient_descent", "clipped"), 25,
-    ),
-    "clipped noisy SGD": Case(
-        partial(library_samples, True, FIXED), partial(reference_samples, clip=True, sampling=FIXED),
-        noisy_reference, ("clipped_noisy_sgd",), 40,
-    ),
-    "clipped noisy SGD, Poisson": Case(
-        partial(library_samples, True, POISSON), partial(reference_samples, clip=True, sampling=POISSON),
-        noisy_reference, ("clipped_noisy_sgd",), 40,
-    ),
-    "noisy SGD": Case(
-        partial(library_samples, False, FIXED), partial(reference_samples, clip=False, sampling=FIXED),
-        noisy_reference, ("noisy_sgd",), 40,
-    ),
-    "noisy SGD, Poisson": Case(
-        partial(library_samples, False, POISSON), partial(reference_samples, clip=False, sampling=POISSON),
-        noisy_reference, ("noisy_sgd",), 40,
-    ),
-    "AboveThreshold": Case(library_asks, reference_asks, noisy_reference, ("above_threshold",), 6, 0.0),
-    "selection": Case(
-        library_selects, reference_selects, noisy_reference, ("select_stationary_point", "above_threshold"), 6, 0.0,
-    ),
-    **{
-        f"model selection{name}": Case(
-            partial(library_chooses, as_printed), partial(reference_chooses, printed={7} if as_printed else set()),
-            escape_reference, ("distributed_model_selection", "errors", "clipped"), 4,
-        )
-        for name, as_printed in {"": False, ", 7 as printed": True}.items()
-    },
-    "tree": Case(library_sums, reference_sums, adaptive_reference, ("tree_mechanism", "node", "touched", "hidden"), 45),
-    "Stochastic Spider": Case(
-        partial(library_spiders, DATA), partial(reference_spiders, setting=DATA),
-        adaptive_reference, ("stochastic_spider", "clipped", "node", "touched", "hidden"), 99,
-    ),
-    "Stochastic Spider, from a saddle": Case(
-        partial(library_spiders, SADDLE), partial(reference_spiders, setting=SADDLE),
-        adaptive_reference, ("stochastic_spider",), 120,
-    ),
-    "Stochastic Spider, batches of one": Case(
-        partial(library_spiders, SINGLE), partial(reference_spiders, setting=SINGLE),
-        adaptive_reference, ("stochastic_spider",), 99,
-    ),
-    "Stochastic Spider, until no example is left": Case(
-        partial(library_spiders, EXACTLY), partial(reference_spiders, setting=EXACTLY),
-        adaptive_reference, ("stochastic_spider",), 100,
-    ),
-    "Stochastic Spider, 9 and 10 as printed": Case(
-        partial(library_spiders, PRINTED), partial(reference_spiders, setting=PRINTED),
-        adaptive_reference, ("stochastic_spider",), 102,
-    ),
-}  # fmt: skip
 DESCENDING = Escape(escapes(4.0, threshold=1e-300), START, True, total=10**9)
 ESCAPES: dict[str, tuple[Escape, int]] = {
     "refresh": (Escape(escapes(1.25, drift=50.0), START, False), 29),
@@ -849,16 +792,6 @@ CLIENTS: dict[str, tuple[Escape, int]] = {
     "with differences": (Escape(escapes(1.25, drift=0.5), START, False), 28),
     "until one has no example left": (Escape(escapes(1.25, threshold=1e-300), START, False), 85),
 }
-for _name, (_setting, _steps) in ESCAPES.items():
-    CASES[f"drift escape, {_name}"] = Case(
-        partial(library_escapes, _setting), partial(reference_escapes, setting=_setting), escape_reference,
-        ("drift_escape", "adaptive_dp_spider", "clipped"), _steps,
-    )  # fmt: skip
-for _name, (_setting, _steps) in CLIENTS.items():
-    CASES[f"clients, {_name}"] = Case(
-        partial(library_clients, _setting), partial(reference_clients, setting=_setting), escape_reference,
-        ("drift_escape", "distributed_adaptive_dp_spider", "clipped"), _steps,
-    )  # fmt: skip
 CONVERSIONS: dict[str, tuple[Conversion, int]] = {
     "Algorithm 3": (converted(False, 300, period=20), 30),
     "Algorithm 3, until no example is left": (converted(False, 66), 18),
@@ -873,10 +806,57 @@ CONVERSIONS: dict[str, tuple[Conversion, int]] = {
         55,
     ),
 }
+
+
+def rows(
+    title: str, paths: tuple[Callable[..., Path], Callable[..., Path]], module: ModuleType, functions: str,
+    settings: dict[str, tuple[Any, ...]], within: float = 1e-10,
+) -> dict[str, Case]:  # fmt: skip
+    """Return the cases of one algorithm: for each name its arguments, the same for both paths, and its steps."""
+    library, reference = paths
+    return {
+        title + name: Case(
+            partial(library, *given), lambda of, given=given: reference(of, *given), module, tuple(functions.split()),
+            steps, within,
+        )
+        for name, (*given, steps) in settings.items()
+    }  # fmt: skip
+
+
+CASES: dict[str, Case] = {
+    **rows("", (library_descends, reference_descends), schedules_reference, "private_gradient_descent clipped", {
+        "descent": (0.0, 1.0, 40), "momentum, until the budget is gone": (0.9, 0.4, 25),
+    }),
+    **rows("clipped noisy SGD", (library_samples, reference_samples), noisy_reference, "clipped_noisy_sgd", {
+        "": (True, FIXED, 40), ", Poisson": (True, POISSON, 40),
+    }),
+    **rows("noisy SGD", (library_samples, reference_samples), noisy_reference, "noisy_sgd", {
+        "": (False, FIXED, 40), ", Poisson": (False, POISSON, 40),
+    }),
+    **rows("AboveThreshold", (library_asks, reference_asks), noisy_reference, "above_threshold", {"": (6,)}, 0.0),
+    **rows("selection", (library_selects, reference_selects), noisy_reference,
+           "select_stationary_point above_threshold", {"": (6,)}, 0.0),
+    **rows("model selection", (library_chooses, reference_chooses), escape_reference,
+           "distributed_model_selection errors clipped", {"": (False, 4), ", 7 as printed": (True, 4)}),
+    **rows("tree", (library_sums, reference_sums), adaptive_reference,
+           "tree_mechanism node touched hidden", {"": (45,)}),
+    **rows("Stochastic Spider", (library_spiders, reference_spiders), adaptive_reference,
+           "stochastic_spider clipped node touched hidden", {"": (DATA, 99)}),
+    **rows("Stochastic Spider, ", (library_spiders, reference_spiders), adaptive_reference, "stochastic_spider", {
+        "from a saddle": (SADDLE, 120),
+        "batches of one": (SINGLE, 99),
+        "until no example is left": (EXACTLY, 100),
+        "9 and 10 as printed": (PRINTED, 102),
+    }),
+    **rows("drift escape, ", (library_escapes, reference_escapes), escape_reference,
+           "drift_escape adaptive_dp_spider clipped", ESCAPES),
+    **rows("clients, ", (library_clients, reference_clients), escape_reference,
+           "drift_escape distributed_adaptive_dp_spider clipped", CLIENTS),
+}  # fmt: skip
 for _name, (_conversion, _steps) in CONVERSIONS.items():
-    CASES[f"O2NC, {_name}"] = Case(
-        partial(library_converts, _conversion), partial(reference_converts, setting=_conversion), goldstein_reference,
-        ("o2nc", _conversion.function, "two_point", "clipped", "node", "touched"), _steps,
+    CASES |= rows(
+        "O2NC, ", (library_converts, reference_converts), goldstein_reference,
+        f"o2nc {_conversion.function} two_point clipped node touched", {_name: (_conversion, _steps)},
     )  # fmt: skip
 
 

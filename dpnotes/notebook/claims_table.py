@@ -15,7 +15,7 @@ from dpnotes.notebook import markup
 from dpnotes.notebook.balances import latex_of, meeting
 from dpnotes.notebook.teaching import Table
 from dpnotes.theory.cache import Verdicts
-from dpnotes.theory.claims import Claim, Severity, mechanisms
+from dpnotes.theory.claims import Claim, Severity, mechanisms, worst_breach
 from dpnotes.theory.premises import fallen, word
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Statement
@@ -74,6 +74,15 @@ def errata_counts(claims: Iterable[Claim]) -> Table:
         cells[Severity.PRIVACY] = f"{len(mechanisms(chosen))} ({found[Severity.PRIVACY]})"
         rows.append([name, *cells.values(), str(found.total()), str(ours)])
     return Table(["paper", *map(str, Severity), "errata", "derived here"], rows)
+
+
+def breaches_table(claims: Iterable[Claim]) -> Table:
+    """A table of the flawed mechanisms, each with the breach that reaches the largest delta and its misprints."""
+    rows = [
+        [paper, mechanism, str(worst_breach(some)), ", ".join(claim.id.split(".", 1)[1] for claim in some)]
+        for (paper, mechanism), some in mechanisms(claims).items()
+    ]
+    return Table(["paper", "mechanism", "at worst", "misprints"], rows)
 
 
 class ClaimsTable:

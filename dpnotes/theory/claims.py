@@ -154,6 +154,18 @@ def mechanisms(claims: Iterable["Claim"]) -> dict[tuple[str, str], list["Claim"]
     return found
 
 
+def worst_breach(claims: Iterable["Claim"]) -> Breach:
+    """The breach that reaches the largest delta, among the misprints of one mechanism.
+
+    >>> from dpnotes.papers import claims
+    >>> (found,) = mechanisms(claims("noisy_sgd")).values()
+    >>> f"{worst_breach(found).reached:g}"
+    '1'
+    """
+    breaches = [claim.erratum.breach for claim in claims if claim.erratum and claim.erratum.breach]
+    return max(breaches, key=lambda breach: breach.reached)
+
+
 @dataclass(frozen=True, eq=False)
 class Claim:
     """A statement of a paper, with its place and its correction.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dpnotes.theory.cache import Verdicts
-from dpnotes.theory.claims import Claim, Erratum, Paper, Severity, mechanisms
+from dpnotes.theory.claims import Claim, Erratum, Paper, Severity, mechanisms, worst_breach
 from dpnotes.theory.premises import word
 from dpnotes.theory.verdicts import Kind, Verdict
 
@@ -191,10 +191,8 @@ def _what_breaks_privacy(claims: Sequence[Claim]) -> list[str]:
     ]
     lines += ["| paper | mechanism | at worst | misprints |", "|---|---|---|---|"]
     for (paper, mechanism), some in flawed.items():
-        breaches = [claim.erratum.breach for claim in some if claim.erratum and claim.erratum.breach]
-        worst = max(breaches, key=lambda breach: breach.reached)
         links = ", ".join(f"[{claim.id.split('.', 1)[1]}](#{claim.anchor})" for claim in some)
-        lines.append(_row([paper, _text(mechanism), _text(str(worst)), links]))
+        lines.append(_row([paper, _text(mechanism), _text(str(worst_breach(some))), links]))
     return lines
 
 

@@ -15,6 +15,7 @@ from dpnotes.notebook.claims_table import (
     OURS,
     UNCONFIRMED,
     ClaimsTable,
+    breaches_table,
     counts_table,
     details,
     errata_counts,
@@ -162,6 +163,9 @@ def test_counts_add_up(checked):
     assert int(contradicted[-1]) == sum(v.kind == Kind.CONTRADICTED for v in verdicts.values())
     errata = errata_counts(CLAIMS)
     assert int(errata.rows[-1][-2]) == sum(one.erratum is not None for one in CLAIMS)
+    breaches = breaches_table(CLAIMS)
+    assert [row[0] for row in breaches.rows] == ["budget_schedules"] * 3
+    assert f"{len(breaches.rows)} ({sum(row[-1].count(',') + 1 for row in breaches.rows)})" == errata.rows[-1][1]
 
 
 def test_readers_without_a_kernel_see_the_list(table):

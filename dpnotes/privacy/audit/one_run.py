@@ -5,6 +5,7 @@ the auditor guesses for some canaries whether they were included, and abstains o
 refute the claim.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -117,6 +118,14 @@ def one_run(included: Tensor, guesses: Tensor, *, delta: float, relation: Relati
     canaries, made = len(included), int(guesses.ne(0).sum())
     correct = int(((guesses == 1) & included | (guesses == -1) & ~included).sum())
 
+    low = _largest_refuted(canaries, made, correct, delta, level)
+    return LowerBound(low, delta, relation, level, 1, f"{correct} right guesses of {made}")
+
+
+@functools.lru_cache  # a study of many runs asks again and again for the same few counts
+def _largest_refuted(canaries: int, made: int, correct: int, delta: float, level: float) -> float:
+    """The largest epsilon with a p-value below the level, rounded down by at most 1e-9 of it; 0 if there is none."""
+
     def refuted(epsilon: float) -> bool:
         return one_run_p_value(canaries, made, correct, epsilon=epsilon, delta=delta) < level
 
@@ -125,7 +134,7 @@ def one_run(included: Tensor, guesses: Tensor, *, delta: float, relation: Relati
         high = 1.0
         while refuted(high):
             low, high = high, 2 * high
-        while high - low > 1e-9 * high:  # `low` is always refuted, so the bound is rounded down
+        while high - low > 1e-9 * high:  # `low` is always refuted
             middle = (low + high) / 2
             low, high = (middle, high) if refuted(middle) else (low, middle)
-    return LowerBound(low, delta, relation, level, 1, f"{correct} right guesses of {made}")
+    return low

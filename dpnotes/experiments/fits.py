@@ -1,5 +1,6 @@
 """Slopes of power laws with bootstrap intervals, and where half of the runs fail."""
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -121,8 +122,17 @@ def resampled(table: np.ndarray, num_bootstrap: int = 4000, seed: int | np.rando
       num_bootstrap: at least 1.
       seed: of the draws.
     """
-    drawn = np.random.default_rng(seed).integers(len(table), size=(num_bootstrap, *table.shape))
-    return np.concatenate([table.mean(0)[None], np.take_along_axis(table[None], drawn, 1).mean(1)])
+    places = (_kept_places if isinstance(seed, int) else _places)(num_bootstrap, table.shape, seed)
+    return np.concatenate([table.mean(0)[None], table.ravel()[places].mean(1)])
+
+
+def _places(num_bootstrap: int, shape: tuple[int, int], seed: int | np.random.Generator) -> np.ndarray:
+    """The drawn places in a table that is read row by row, `(num_bootstrap, *shape)`."""
+    repeats, values = shape
+    return np.random.default_rng(seed).integers(repeats, size=(num_bootstrap, *shape)) * values + np.arange(values)
+
+
+_kept_places = functools.lru_cache(maxsize=2)(_places)  # a rule's simulations draw from many tables of one shape
 
 
 def half_way(values: ArrayLike, shares: np.ndarray) -> np.ndarray:

@@ -21,7 +21,8 @@ import pytest
 import torch
 from counting import Counts, counting
 from pretend_device import PretendCuda
-from test_device import EXPERIMENTS, METHODS, ORACLES, RUNS, network, some_cells, start, toy_data
+from test_device import METHODS, ORACLES, RUNS, network, start
+from test_device_experiments import EXPERIMENTS, some_cells, toy_data
 
 from dpnotes.core import Relation, Sampling
 from dpnotes.experiments import Context
@@ -74,7 +75,7 @@ def stepping(
 
 
 def computing(name: str) -> Counts:
-    """Return the counts of one cell of each kind of an experiment together, at the sizes of `test_device.SMALLER`.
+    """Return the counts of one cell of each kind of an experiment, with the sizes of `test_device_experiments`.
 
     The counts are for the second call, when the process has cached values such as a data set's components.
     """

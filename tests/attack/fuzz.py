@@ -1,7 +1,7 @@
 """Seeded random calls of all public functions, with arguments that are valid, on the edge of a domain, or hostile.
 
 Valid calls come from a table `{name: [call, ...]}`, which `examples()` fills with the calls of
-`tests/test_bad_arguments.py`. A fuzzed call changes one or two arguments of a valid one: any value may become a number,
+`tests/calls.py`. A fuzzed call changes one or two arguments of a valid one: any value may become a number,
 strings and arrays become other strings and arrays, and records stay as they are. A fault of the result is reported as a
 `Finding`.
 """
@@ -34,7 +34,8 @@ import dpnotes
 from dpnotes import papers
 from dpnotes.cli.main import app
 from dpnotes.core import Guarantee, Ledger
-from tests import test_bad_arguments as doors
+from tests import calls
+from tests.test_bad_arguments import WORDS
 
 LIMIT = 10  # seconds per call; a longer call counts as hanging
 MEMORY = 8 * 2**30  # bytes that a call may allocate beyond those in use
@@ -59,7 +60,7 @@ class Finding:
 # ---------------------------------------------------------------- public functions and their calls
 def public() -> dict[str, Callable[..., Any]]:
     """Return the public functions, classes and methods that take a number, a flag or a word, by name."""
-    return doors.DOORS | doors.WORDS
+    return calls.DOORS | WORDS
 
 
 def examples(named: Mapping[str, Callable[..., Any]]) -> dict[str, list[Call]]:
@@ -67,10 +68,10 @@ def examples(named: Mapping[str, Callable[..., Any]]) -> dict[str, list[Call]]:
     table: dict[str, list[Call]] = {}
     for name, function in named.items():
         taken = inspect.signature(function)
-        bound, numbers = taken.bind_partial(), doors.numbers_of(function)
+        bound, numbers = taken.bind_partial(), calls.numbers_of(function)
         usual = {number: taken.parameters[number].default for number in numbers}
         given = {argument: value for argument, value in usual.items() if value is not inspect.Parameter.empty}
-        bound.arguments.update(given | doors.example(name))
+        bound.arguments.update(given | calls.example(name))
         table[name] = [(bound.args, bound.kwargs)]
     return table
 
@@ -187,7 +188,7 @@ def wrong_error(function: Callable[..., Any], error: BaseException) -> str:
     text = str(error)
     kind = type(error).__name__
     code = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-    given = [place for place, c in enumerate(code) if c.co_name == "<lambda>" and c.co_filename == doors.__file__]
+    given = [place for place, c in enumerate(code) if c.co_name == "<lambda>" and c.co_filename == calls.__file__]
     if given and not any(map(_ours, code[given[-1] :])):
         return ""  # raised by the function that was passed in, outside our code
     if isinstance(error, Hang):

@@ -21,20 +21,12 @@ from dpnotes.problems.graphs import kinks_of, saved_bytes
 from dpnotes.problems.module_data import ModuleData
 from dpnotes.problems.parameters import FlatParameters
 from dpnotes.problems.passes import Examples, Loss, Outputs, Passes, Values
-from dpnotes.problems.refusals import refuse_by_name, refuse_dropout, refuse_labels
+from dpnotes.problems.refusals import ExamplesMix, OutOfMemory, refuse_by_name, refuse_dropout, refuse_labels
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.precision import deterministic_convolutions
 
 _EVALUATED_AT_ONCE = 1000
-
-
-class ExamplesMix(ValueError):
-    """A module makes the loss of an example depend on its batch, on purpose, so it has no gradient of its own."""
-
-
-class OutOfMemory(MemoryError):
-    """The activations of a batch do not fit into the device's memory."""
 
 
 class ModuleGradients:

@@ -5,6 +5,14 @@ from torch import Tensor, nn
 from dpnotes.problems.closed import TENSORS
 
 
+class ExamplesMix(ValueError):
+    """A module makes the loss of an example depend on its batch, on purpose, so it has no gradient of its own."""
+
+
+class OutOfMemory(MemoryError):
+    """The activations of a batch do not fit into the device's memory."""
+
+
 def refuse_by_name(module: nn.Module) -> None:
     """Refuse layers and tensors that are known to look at all examples, before anything is computed.
 

@@ -17,7 +17,8 @@ from dpnotes.methods.loop import drive
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.release import State
 from dpnotes.problems.datasets.dataset import Dataset
-from dpnotes.problems.modules import ModuleProblem, OutOfMemory
+from dpnotes.problems.modules import ModuleProblem
+from dpnotes.problems.refusals import OutOfMemory
 from dpnotes.random.streams import Streams
 from dpnotes.train.norms import NORMS, ExampleNorms
 from dpnotes.util import validate

@@ -25,6 +25,7 @@ except ImportError:
     pytest.skip("playwright was not found: pip install -e '.[dev]'", allow_module_level=True)
 
 from dpnotes.cli import doctor
+from dpnotes.notebook import copies
 from dpnotes.notebook.write import environment
 
 if TYPE_CHECKING:
@@ -34,11 +35,7 @@ CHROMIUM = [
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
 ]  # fmt: skip
-# Disable the news toast, which appears at random, and put all cells into the page, not only the visible ones.
-SETTINGS = {
-    "apputils-extension/notification": '{"fetchNews": "false", "checkForUpdates": false}',
-    "notebook-extension/tracker": '{"windowingMode": "none"}',
-}
+SETTINGS = '{"windowingMode": "none"}'  # all cells are in the page, not only the visible ones
 
 
 PLACES = ".jp-OutputArea-output, .jp-MarkdownOutput"
@@ -91,11 +88,10 @@ PALE = """least => {
 
 @contextlib.contextmanager
 def jupyterlab(root: Path, home: Path, seconds: float = 60) -> Iterator[str]:
-    """Serve the folder `root`, with settings and caches under `home` and without the user's own; yield the address."""
-    for name, text in SETTINGS.items():
-        path = home / f"settings/@jupyterlab/{name}.jupyterlab-settings"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    """Serve `root` as `dpnotes lab` does, with settings and caches under `home`; yield the address."""
+    path = home / "settings/@jupyterlab/notebook-extension/tracker.jupyterlab-settings"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(SETTINGS)
     folders = {
         "JUPYTER_CONFIG_DIR": "config", "JUPYTER_RUNTIME_DIR": "runtime", "JUPYTER_DATA_DIR": "data",
         "JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "workspaces", "IPYTHONDIR": "ipython",
@@ -114,7 +110,9 @@ def jupyterlab(root: Path, home: Path, seconds: float = 60) -> Iterator[str]:
             [sys.executable, "-m", "jupyterlab", *options],
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=environment() | {name: str(home / folder) for name, folder in folders.items()},
+            env=environment()
+            | {name: str(home / folder) for name, folder in folders.items()}
+            | {"JUPYTER_CONFIG_PATH": copies.config_path()},
             start_new_session=True,
         )
         try:
@@ -243,6 +241,13 @@ class Notebook:
         }""",
             timeout=milliseconds,
         )
+
+    def save_and_end(self) -> None:
+        """Save the notebook and end its kernel."""
+        self.page.evaluate("""async () => {
+            await window.jupyterapp.commands.execute('docmanager:save');
+            await window.jupyterapp.shell.currentWidget.sessionContext.shutdown();
+        }""")
 
     def explorers(self) -> list["Locator"]:
         """Return the explorers that follow their sliders without a button."""

@@ -34,6 +34,17 @@ Explorer(
     describe=lambda data: f"The area is {data['area']}.",
 )"""
 
+EXPLORED = """\
+from dpnotes.notebook import plots
+from dpnotes.notebook.widgets import Explorer, slider
+
+Explorer(
+    controls={"side": slider("side", 1, 9, value=3)},
+    compute=lambda side: {"area": side**2},
+    draw=lambda data, axes: plots.curve(axes, [0, data["area"]], [0, 1]),
+    describe=lambda data: f"The area is {data['area']}.",
+)"""
+
 LISTED = """\
 import torch
 from dpnotes.notebook.stepper import Stepper
@@ -59,6 +70,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folded = nbformat.v4.new_code_cell(
         "print('the answer')", outputs=[spoils], execution_count=1, metadata={"jupyter": {"outputs_hidden": True}}
     )
+    explored = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(EXPLORED)], metadata=METADATA)
+    nbformat.write(explored, root / "explored.ipynb")
     cells = [folded, nbformat.v4.new_code_cell(LISTED)]
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=METADATA), root / "folded.ipynb")
     return root
@@ -249,6 +262,23 @@ def test_a_folded_output_opens_with_its_run_and_a_listing_is_copied_without_its_
         }""")
         assert copied.startswith("from dpnotes.papers.budget_schedules.reference import") and "▸" not in copied
         compile(copied, "<cell>", "exec")
+
+
+def test_a_picture_outlives_its_kernel(opened, folder: Path):
+    with opened("explored.ipynb") as notebook:
+        notebook.run_all()
+        (explorer,) = notebook.explorers()
+        assert notebook.move_slider(explorer, 0, "ArrowRight", 2)
+        notebook.save_and_end()
+    assert "widget-view" not in (folder / "explored.ipynb").read_text()
+    with opened("explored.ipynb") as notebook:
+        notebook.wait_until_shown()
+        output = notebook.page.locator(".jp-OutputArea-output")
+        assert output.locator("img").count() == 1 and "The area is" in output.inner_text()
+        assert notebook.complaints == []
+        notebook.run_all()
+        (explorer,) = notebook.explorers()
+        assert notebook.move_slider(explorer, 0, "ArrowRight", 2), "a run brings its sliders back"
 
 
 def test_control_what_goes_wrong_is_seen(opened):

@@ -73,7 +73,7 @@ def lab(
     if not copy_only:
         sys.stdout.flush()
         command = copies.jupyterlab(found.folder, port, browser)
-        os.execv(command[0], command)
+        os.execve(command[0], command, os.environ | {"JUPYTER_CONFIG_PATH": copies.config_path()})
 
 
 @command("doctor")

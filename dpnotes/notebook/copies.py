@@ -121,6 +121,18 @@ def jupyterlab(folder: Path, port: int, browser: bool) -> list[str]:
     return [sys.executable, "-P", "-m", "jupyterlab", *options]
 
 
+def config_path() -> str:
+    """The JUPYTER_CONFIG_PATH of JupyterLab: the package's settings, then those that this process has.
+
+    They are defaults: what a user sets in JupyterLab comes before them.
+
+    >>> Path(config_path().split(os.pathsep)[0]).name
+    'lab'
+    """
+    theirs = os.environ.get("JUPYTER_CONFIG_PATH")
+    return os.pathsep.join([str(Path(__file__).with_name("lab")), *([theirs] if theirs else [])])
+
+
 def _paths() -> dict[str, Path]:
     """The path of the original of each name."""
     folder = notebooks_folder()

@@ -168,10 +168,13 @@ def test_a_link_to_an_original_is_refused(repository: Path, tmp_path: Path):
 
 
 def test_jupyterlab_serves_the_working_folder_and_nothing_above(repository: Path, monkeypatch: pytest.MonkeyPatch):
-    run: list[list[str]] = []
-    monkeypatch.setattr(os, "execv", lambda program, command: run.append(command))
+    run: list[tuple[list[str], dict[str, str]]] = []
+    monkeypatch.setattr(os, "execve", lambda program, *rest: run.append(rest))
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "/theirs")
     call("mine", "--port", "9000", "--no-browser")
-    (command,) = run
+    ((command, environment),) = run
+    ours, theirs = environment["JUPYTER_CONFIG_PATH"].split(os.pathsep)
+    assert theirs == "/theirs" and (Path(ours) / "labconfig/default_setting_overrides.json").exists()
     assert f"--ServerApp.root_dir={Path('mine').resolve()}" in command and "--no-browser" in command
     assert "--port=9000" in command and "--LabApp.default_url=/lab/tree/00_start_here.ipynb" in command
 

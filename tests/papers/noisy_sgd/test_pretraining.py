@@ -76,7 +76,7 @@ def test_scatter_or_a_run_that_did_not_finish_decide_nothing():
     assert pretraining.decide(outcome(lost, noise=0.1), CPU).verdict == "undecided"
     frame = outcome(lost)
     frame.loc[3, "finished"] = False
-    assert pretraining.decide(frame, CPU).reason == "1 of 192 evaluations are of a run that did not finish"
+    assert pretraining.decide(frame, CPU).reason == "1 of 160 evaluations are of a run that did not finish"
 
 
 def test_losses_are_paired_within_a_repeat():
@@ -86,7 +86,7 @@ def test_losses_are_paired_within_a_repeat():
     assert table.loc[("pretrained", False, 0.125), ["lost", "low", "high"]].tolist() == pytest.approx([0.02] * 3)
     others = table.drop([(start, False, 0.125) for start in ("pretrained", "untrained", "whole")])
     assert others["lost"].abs().max() < 1e-12
-    assert set(table["runs"]) == {8} and len(table) == 2 * 2 * 5 + 1
+    assert set(table["runs"]) == {8} and len(table) == 2 * 2 * 4 + 1
 
 
 # ---------------------------------------------------------------- the runs

@@ -49,9 +49,9 @@ _BOTH: dict[str, Any] = {
     "augment": False, "statistics_batches": 0, "norm_batches": 4, "examples_at_once": 500, "checkpoint_every": 10**6,
 }  # fmt: skip
 _CPU: dict[str, Any] = {
-    **_BOTH, "data": {**_IMAGES, "classes": _PRIVATE}, "batch_size": 125, "epochs": 4, "evaluate_every": 2,
-    "public": {"data": {**_IMAGES, "classes": _PUBLIC}, "epochs": 8},
-    "epsilons": [0.125, 0.25, 0.5, 2.0, 8.0], "repeats": 8,
+    **_BOTH, "data": {**_IMAGES, "classes": _PRIVATE}, "batch_size": 125, "epochs": 4, "evaluate_every": 4,
+    "public": {"data": {**_IMAGES, "classes": _PUBLIC}, "epochs": 6},
+    "epsilons": [0.125, 0.5, 2.0, 8.0], "repeats": 8,
 }  # fmt: skip
 _FEW = {"name": "cifar10-jpeg", "train": 1000, "test": 1000, "pixels": 16}
 _QUICK: dict[str, Any] = {

@@ -117,7 +117,8 @@ def features(spec: Spec, repeat: int, pretrained: bool) -> Dataset:
 def first_layers(spec: Spec, repeat: int, pretrained: bool) -> nn.Sequential:
     """The layers that stay as they are: as drawn, or after plain SGD of the whole network on the public images."""
     public = Spec(spec.paper, spec.experiment, spec.profile, {**spec.parameters, **spec["public"]})
-    network, data = (made := cifar10.task(public, {})).module, made.data
+    data = cifar10.task(public, {}).data
+    network = cifar10.network(spec["network"], data.num_classes)
     problem = ModuleProblem(
         network, data.train_inputs, data.train_labels, max_examples_at_once=spec["examples_at_once"]
     )

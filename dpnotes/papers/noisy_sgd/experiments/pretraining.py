@@ -114,7 +114,7 @@ def features(spec: Spec, repeat: int, pretrained: bool) -> Dataset:
     return data.with_inputs(seen, f"{data.name}, after {'pretrained' if pretrained else 'untrained'} layers")
 
 
-def first_layers(spec: Spec, repeat: int, pretrained: bool) -> nn.Sequential:
+def first_layers(spec: Spec, repeat: int, pretrained: bool) -> nn.Module:
     """The layers that stay as they are: as drawn, or after plain SGD of the whole network on the public images."""
     public = Spec(spec.paper, spec.experiment, spec.profile, {**spec.parameters, **spec["public"]})
     data = cifar10.task(public, {}).data

@@ -14,7 +14,7 @@ COSTS = {
         "paper": Cost(why="a GPU", hours=370, minutes=36, gigabytes=8, value=2, basis=_H200),
     },
     "pretraining": {
-        "cpu": Cost(why="hours", hours=0.4, basis="estimated from single cells, half as long on two cores")
+        "cpu": Cost(why="hours", hours=0.3, basis="measured: four minutes of one core for each of eight repeats")
     },
     "convnet_lemma": {"paper": Cost(why="a GPU", hours=370, minutes=36, gigabytes=8, basis=_H200)},
     "convnet_clipped": {"paper": Cost(why="a GPU", hours=470, minutes=82, gigabytes=30, value=0.5, basis=_OPERATIONS)},

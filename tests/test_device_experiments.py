@@ -107,6 +107,7 @@ SMALLER: dict[str, dict[str, Any]] = {
     },
     "noisy_sgd.resnet18": _NETWORK,
     "noisy_sgd.cifar100": _NETWORK | {"image_size": 32},
+    "noisy_sgd.pretraining": _NETWORK | {"public": {"data": _NETWORK["data"], "epochs": 1}},
 }  # fmt: skip
 # Gradients of a ResNet amplify rounding by ten thousand and more: in float32 another CPU's convolutions change them by
 # a percent, in float64 by 1e-12.

@@ -37,7 +37,7 @@ PRIVATE = {
     "budget_schedules": "mnist35 momentum quadratic subsampled",
     "drift_escape": "mnist_clients sensing",
     "goldstein": "complexity mnist orders",
-    "noisy_sgd": "convnet convnet_clipped",
+    "noisy_sgd": "convnet convnet_clipped pretraining",
 }
 
 

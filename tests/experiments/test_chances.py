@@ -102,7 +102,8 @@ def test_control_a_rule_that_leaves_a_verdict_out_is_seen():
 
 
 def test_every_experiment_has_both_profiles_but_some_large_networks():
-    assert all("paper" in experiment.specs for experiment in EXPERIMENTS.values())
+    no_paper = {name for name, experiment in EXPERIMENTS.items() if "paper" not in experiment.specs}
+    assert no_paper == {"noisy_sgd.pretraining"}, "which asks the paper's question of two cores"
     without = {name for name, experiment in EXPERIMENTS.items() if "quick" not in experiment.specs}
     assert without == {f"noisy_sgd.{n}" for n in ("convnet_more", "convnet_lemma", "resnet18", "cifar100", "cola")}
 

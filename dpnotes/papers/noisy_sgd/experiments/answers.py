@@ -42,4 +42,9 @@ ANSWERS = {
         "Yes: accuracy grows with epsilon.", "No: accuracy falls between some epsilons.",
         "Yes", "Appendix A and Figure 3b",
     ),
+    "pretraining": Answers(
+        "Yes: at epsilon 1/8 accuracy is close to that without privacy with pretraining, and is not without it.",
+        "No: at epsilon 1/8 accuracy is far from that without privacy with pretraining, or is close without it.",
+        where="Figure 2 has pretrained networks alone, of other data; this one is ours",
+    ),
 }  # fmt: skip

@@ -23,7 +23,7 @@ def task(spec: Spec, cell: Cell) -> Task:
     return Task(network(spec["network"], len(classes)), data)
 
 
-def network(described: dict[str, Any], num_classes: int) -> nn.Module:
+def network(described: dict[str, Any], num_classes: int) -> nn.Sequential:
     """A network by what the spec says of it."""
     makers = {"convnet": conv_net, "resnet18": lambda *given, **more: resnet18(*given, stem="cifar", **more)}
     return makers[described["name"]](num_classes, norm=described["norm"], width=described["width"])

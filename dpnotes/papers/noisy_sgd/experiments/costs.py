@@ -13,6 +13,9 @@ COSTS = {
         "cpu": Cost(why="hours", hours=3.5, value=0.5, basis="measured: 16.7 minutes a cell on each of two cores"),
         "paper": Cost(why="a GPU", hours=370, minutes=36, gigabytes=8, value=2, basis=_H200),
     },
+    "pretraining": {
+        "cpu": Cost(why="hours", hours=0.3, basis="measured: four minutes of one core for each of eight repeats")
+    },
     "convnet_lemma": {"paper": Cost(why="a GPU", hours=370, minutes=36, gigabytes=8, basis=_H200)},
     "convnet_clipped": {"paper": Cost(why="a GPU", hours=470, minutes=82, gigabytes=30, value=0.5, basis=_OPERATIONS)},
     "convnet_more": {"paper": Cost(why="a GPU", hours=160, minutes=16, gigabytes=8, value=0.5, basis=_H200)},

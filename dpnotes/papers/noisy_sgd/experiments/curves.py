@@ -169,7 +169,13 @@ def accounted(oracle: MinibatchGradient, guarantee: Guarantee) -> dict[str, floa
     return {"accounted": guarantee.nominal_epsilon, "accounted_poisson": kinder}
 
 
-def run(spec: Spec, cell: Cell, context: Context, task: Callable[[Spec, Cell], Task]) -> dict[str, Any]:
+def run(
+    spec: Spec,
+    cell: Cell,
+    context: Context,
+    task: Callable[[Spec, Cell], Task],
+    make_oracle: Callable[[Spec, float | None, ModuleProblem], MinibatchGradient] = oracle_of,
+) -> dict[str, Any]:
     """Train one network; a row for each evaluation."""
     made = task(spec, cell)
     data = made.data.to(context.device)
@@ -180,7 +186,7 @@ def run(spec: Spec, cell: Cell, context: Context, task: Callable[[Spec, Cell], T
         autocast=torch.bfloat16 if gpu and not spec["clipped"] else None,
         channels_last=gpu, max_examples_at_once=spec["examples_at_once"],
     )  # fmt: skip
-    oracle = oracle_of(spec, cell["epsilon"], problem)
+    oracle = make_oracle(spec, cell["epsilon"], problem)
     num_steps, an_epoch = steps_of(spec, problem.num_examples)
     every = spec["evaluate_every"] * an_epoch
     # Runs of a repeat share their start, their batches and their noise up to its scale: differences are paired.

@@ -65,3 +65,22 @@ def finetuning(name: str, data: str, network: str) -> PaperFigure:
             Setting("C", NOT_STATED, _bound, "that of the ConvNet"), *_OURS,
         ),
     )  # fmt: skip
+
+
+# Not a figure of the paper: its question, and the paper's setting beside ours.
+PRETRAINING = PaperFigure(
+    "Figure 2's question, asked of our own network", _GROWS,
+    (
+        Setting("data", "CIFAR-100, and CoLA", lambda _: "five classes of CIFAR-10", "their weights are not here"),
+        Setting("training images", NOT_STATED, lambda spec: f"{spec['data']['train']:,}"),
+        Setting("pixels a side", NOT_STATED, lambda spec: f"{spec['data']['pixels']}"),
+        Setting("network", "ResNet-18, and BERT-base", lambda spec: f"the ConvNet, {_wide(spec)}", _SMALLER),
+        Setting("pretrained", "by others", lambda _: "by us, on CIFAR-10's other five classes", "see data"),
+        Setting("layers trained", NOT_STATED, lambda _: "the last convolution and the linear one, and beside them all"),
+        Setting("clipping", "none", lambda _: "none, and beside it clipping", "so that a guarantee holds"),
+        Setting("noise", "of Theorem 3.3", lambda _: "calibrated as with clipping", "so that clipping alone differs"),
+        Setting("sampling", NOT_STATED, lambda _: "Poisson batches", "the accountant's"),
+        Setting("C", NOT_STATED, _bound, "that of the ConvNet"),
+        *_PRIVACY, *(one for one in _OURS if one.what != "sampling"),
+    ),
+)  # fmt: skip

@@ -28,7 +28,7 @@ _MOVED = {
 
 
 class _Moved:
-    """The last finder of modules: it says where a module is now."""
+    """The first finder of modules: it says where one is now, even if a folder of its old name was left behind."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: object = None) -> None:
@@ -41,4 +41,4 @@ class _Moved:
             raise ModuleNotFoundError(f"{name} is now {new}; CHANGELOG.md lists the names that changed.", name=name)
 
 
-sys.meta_path.append(_Moved)
+sys.meta_path.insert(0, _Moved)

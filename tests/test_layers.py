@@ -1,4 +1,4 @@
-"""The allowed imports between layers: DESIGN's table as a test, over the syntax trees of all modules."""
+"""The allowed imports between layers: the table of CONTRIBUTING.md as a test, over the syntax trees of all modules."""
 
 import ast
 import subprocess

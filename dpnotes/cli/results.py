@@ -167,7 +167,7 @@ def _leave(status: int) -> NoReturn:
 def chances(
     name: ExperimentName,
     profile: Profile = "quick",
-    simulations: Annotated[int, typer.Option(help="Results to draw in either world.")] = 200,
+    simulations: Annotated[int, typer.Option(help="Results to draw in either case.")] = 200,
     as_json: Json = False,
 ) -> None:
     """Simulate how often an experiment's rule is right, where the paper's prediction or its nearest rival holds."""
@@ -177,8 +177,8 @@ def chances(
     if as_json:
         print_json({**asdict(found), "underpowered": found.underpowered, "verdicts": counts})
         return
-    for world, words in (("prediction", found.prediction), ("rival", found.rival)):
-        typer.echo(columns((world, 10), counted(simulations, "result", "results", Counter(counts[world])), words))
+    for case, words in (("prediction", found.prediction), ("rival", found.rival)):
+        typer.echo(columns((case, 10), counted(simulations, "result", "results", Counter(counts[case])), words))
     typer.echo("underpowered" if found.underpowered else "the rule can decide")
 
 
@@ -252,7 +252,7 @@ def status(
 def results(
     name: ExperimentName,
     profile: Annotated[
-        str | None, typer.Option(help="quick, cpu or paper; default: the largest with a current result.")
+        str | None, typer.Option(help="quick, cpu or paper; default: the largest that is stored.")
     ] = None,
     csv: Annotated[bool, typer.Option("--csv")] = False,
     as_json: Json = False,

@@ -1,7 +1,8 @@
 """Two implementations of each algorithm, the library's and its plain reference, compared on the same draws.
 
-`CASES` gives the number of steps of each path, the allowed difference, and whether the paths must agree to the bit. A
-mutated line on either side makes the comparison fail, and every line that can run as printed affects the result.
+`CASES` gives the number of steps of each path, the allowed difference, and whether the paths must agree to the bit. In
+`test_reference_lines.py` every line that can run as printed affects the result; in `test_reference_mutants.py` a
+mutated line on either side makes the comparison fail.
 """
 
 import math

@@ -36,7 +36,7 @@ from dpnotes.train.norms import NORMS, ExampleNorms
 RULE = ("close", "drop", "earlier_rule", "margin", "not_stated_by_the_paper", "speaks_of")
 # Batch normalisation and some hundred steps in single precision: on another processor a run takes another path.
 TOLERANCES = {"*": None, "epsilon": 0.0, "epoch": 0.0, "norm_bound": 0.0, "noise_std": 1e-9, "accounted": 1e-9}
-_BYTES_A_PARAMETER = 180  # while noise is drawn, see `training.train`
+_BYTES_A_PARAMETER = 180  # while noise is drawn, see `train.loop.train`
 
 
 @dataclass(frozen=True)

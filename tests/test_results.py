@@ -129,8 +129,8 @@ def test_the_verdict_words_of_every_result_agree_with_its_answer():
 
 
 def test_control_a_word_that_contradicts_the_answer_is_seen():
-    repeats = EXPERIMENTS["drift_escape.repeats"]
-    found = outcome(repeats, Decision("reproduced", "eight in 6.58%"))
+    against = EXPERIMENTS["goldstein.generalisation"]
+    found = outcome(against, Decision("reproduced", "a gap of 1"))
     assert found.answer == "No" and AGAINST in found.standing and contradictions(found, "Yes") == []
     assert len(contradictions(found, "No")) == 1  # the paper's answer is declared wrongly
     assert len(contradictions(replace(found, standing=f"This is {AS_PREDICTED}."), "Yes")) == 1

@@ -12,7 +12,7 @@ ANSWERS = {
         "No: with the oracle's state restored, eight attempts fail together far more often than independent ones. "
         "With a fresh gradient at each attempt they fail as rarely as independent ones.",
         "Yes: eight attempts with the oracle's state restored fail together as rarely as independent ones.",
-        "Yes", "Section 4, before Lemma 2; the state of the oracle in a further attempt is not stated",
+        where="Lemma 2 is for independent attempts, and the paper does not say what its oracle knows in a further one",
     ),
     "step_size": Answers(
         "Yes: with small batches the step 1 / M stays at the saddle, and the paper's step leaves it.",

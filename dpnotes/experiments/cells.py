@@ -29,7 +29,7 @@ _OWN: dict[tuple[int, str], Path] = {}  # the file of a run to which this proces
 
 
 def parts_folder() -> Path:
-    """Where cells stand that are kept beside the results."""
+    """The folder of cells that are kept beside the results."""
     return store.results_folder() / "parts"
 
 
@@ -60,7 +60,7 @@ class Cells:
 
     @property
     def folder(self) -> Path:
-        """Where the cache holds them."""
+        """The folder of the cache that holds them."""
         return store.cells_folder(self.experiment, self.profile)
 
     @cached_property
@@ -252,7 +252,7 @@ def bring(experiments: Iterable[Experiment], path: Path) -> Carried:
 
 
 def _refusal(known: dict[str, Experiment], header: dict[str, Any]) -> str:
-    """Why cells are not of an experiment as it is now; empty when they are."""
+    """The reason why cells are not of an experiment as it is now; empty when they are."""
     experiment = known.get(str(header.get("experiment")))
     if experiment is None or str(header.get("profile")) not in experiment.specs:
         return "there is no such experiment or profile here"

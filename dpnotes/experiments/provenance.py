@@ -1,4 +1,4 @@
-"""Where numbers come from: the commit, a hash of the source, and the machine."""
+"""The origin of numbers: the commit, a hash of the source, and the machine."""
 
 import hashlib
 import importlib.util

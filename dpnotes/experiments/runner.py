@@ -372,7 +372,7 @@ def _counted(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 # ---------------------------------------------------------------- where things stand
 @dataclass(frozen=True)
 class Standing:
-    """Where one result stands.
+    """The standing of one result.
 
     Args:
       experiment: `paper.name`.
@@ -393,7 +393,7 @@ class Standing:
 
 
 def status(experiments: Iterable[Experiment]) -> list[Standing]:
-    """Where the results of some experiments stand, by profile; loads no data and computes nothing."""
+    """The standing of the results of some experiments, by profile; loads no data and computes nothing."""
     return [_standing(experiment, profile) for experiment in experiments for profile in experiment.specs]
 
 

@@ -1,4 +1,4 @@
-"""Where results are kept: one columnar file and its manifest an experiment and profile, and cells in a cache.
+"""The store of results: one columnar file and its manifest an experiment and profile, and cells in a cache.
 
 A table is a pair of files, `NAME.npz` (columns, no pickles, same bytes for same columns) and `NAME.manifest.json`
 (what they are and how they came about, with the sha256 of both; `dpnotes.util.files`). Results stand in
@@ -37,7 +37,7 @@ _KINDS = {"b": "bool", "i": "number", "u": "number", "f": "number", "U": "text"}
 
 # ---------------------------------------------------------------- folders
 def notebooks_folder() -> Path:
-    """Where the notebooks stand: inside the package where a wheel carries them, beside it in the repository.
+    """The folder of the notebooks: inside the package where a wheel carries them, beside it in the repository.
 
     Raises:
       FileNotFoundError: in neither place.
@@ -51,13 +51,13 @@ def notebooks_folder() -> Path:
 
 
 def results_folder() -> Path:
-    """Where results stand: `$DPNOTES_RESULTS`, or `results` among the notebooks."""
+    """The folder of results: `$DPNOTES_RESULTS`, or `results` among the notebooks."""
     chosen = os.environ.get("DPNOTES_RESULTS")
     return Path(chosen) if chosen else notebooks_folder() / "results"
 
 
 def cache_folder() -> Path:
-    """Where finished cells wait for the rest: `$DPNOTES_CELLS`, or a folder of `$DPNOTES_CACHE` or the user's cache."""
+    """The folder where finished cells wait: `$DPNOTES_CELLS`, or a folder of `$DPNOTES_CACHE` or the user's cache."""
     import pooch
 
     if own := os.environ.get("DPNOTES_CELLS"):
@@ -85,12 +85,12 @@ def check_folders() -> None:
 
 
 def cells_folder(experiment: Experiment, profile: str) -> Path:
-    """Where the cells of one result wait."""
+    """The folder where the cells of one result wait."""
     return cache_folder() / f"{experiment.id}.{profile}" / experiment.identity(profile)[:16]
 
 
 def result_stem(experiment: Experiment, profile: str) -> Path:
-    """Where a result stands, up to the suffix."""
+    """The path of a result, up to the suffix."""
     return results_folder() / f"{experiment.id}.{profile}"
 
 
@@ -296,7 +296,7 @@ class Result:
 
     @property
     def agreed(self) -> str:
-        """When sampled cells last gave the same numbers, and whether code changed since; changes with every commit."""
+        """The commit at which sampled cells last gave the same numbers, and whether code changed since."""
         records = self.manifest.get("agreed", [])
         if not records:
             changed = "" if self.manifest.get("source") == source_hash() else ", code changed since"
@@ -438,7 +438,7 @@ def _by_value(pair: tuple[Experiment, str]) -> tuple[float, str, str]:
 
 
 def _lack(experiment: Experiment, profile: str) -> str:
-    """Why a result is not stored, in words that stay the same from commit to commit; empty if it is."""
+    """The reason why a result is not stored, in words that stay the same from commit to commit; empty if it is."""
     try:
         result = load(experiment, profile)
     except DamagedFileError:

@@ -1,4 +1,4 @@
-"""What JupyterLab saves: a picture in place of a view whose kernel ends, beside a hook of the user's own."""
+"""Notebooks that JupyterLab saves: a picture in place of a view whose kernel ends, beside a hook of the user's own."""
 
 import json
 from pathlib import Path

@@ -70,7 +70,7 @@ def released(levels: Sequence[float] | np.ndarray, sampling_rate: float) -> list
 
 
 def train(spec: Spec, problem: TwoLayerNetwork, levels: np.ndarray, names: list[str]) -> tuple[Tensor, Tensor]:
-    """Where descent ends, each step with its own noise, `levels` being `(runs, steps)`; and which runs finished.
+    """The end of descent, each step with its own noise, `levels` being `(runs, steps)`; and which runs finished.
 
     An oracle of random batches has one level of noise, so each step has an oracle, and draws, of its own. Descent
     without momentum remembers its point and nothing else. What is claimed for all steps together is `released`.

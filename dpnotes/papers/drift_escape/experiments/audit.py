@@ -1,4 +1,4 @@
-"""Where the printed algorithm is less private than claimed: samples that come twice, a jump that no noise covers."""
+"""Losses of privacy that the claim does not cover: samples that come twice, a jump that no noise covers."""
 
 from functools import cache
 from typing import Any

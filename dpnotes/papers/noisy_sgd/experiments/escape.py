@@ -66,7 +66,7 @@ def spread(growth: float, num_steps: float) -> float:
 
 
 def escape_time(growth: float, noise: float, distance: float) -> float:
-    """When the median of |N(0, (noise alpha_t)^2)| is the distance: about ln(distance/noise)/(eta gamma).
+    """The step at which the median of |N(0, (noise alpha_t)^2)| is the distance: about ln(distance/noise)/(eta gamma).
 
     Example:
       >>> round(escape_time(0.1, 1e-4, 0.1), 2)

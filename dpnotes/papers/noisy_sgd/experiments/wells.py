@@ -53,7 +53,7 @@ class Wells:
 
     @property
     def width(self) -> float:
-        """Where the minima are."""
+        """The distance of the minima from the saddle."""
         return math.sqrt(4 * self.gap * _STEEPNESS)
 
     @property

@@ -92,15 +92,23 @@ def typeset(text: str, letters: Iterable[Any]) -> str:
 def wrapped(text: str) -> str:
     r"""The mathematics of a text, between dollar signs, cut into pieces between which a line may break.
 
-    A browser does not break a formula; with its sides and terms as separate formulas, lines break between these.
+    A browser does not break a formula; with its sides and terms as separate formulas, lines break between these. A
+    formula that is only words becomes these words.
 
     Args:
       text: mathematics between single dollar signs, words elsewhere; nothing is escaped.
 
     >>> wrapped("so $x_{t+1} = x_t - \\eta g(x_t + y) \\le \\frac{a = b}{2}$.")
     'so $x_{t+1} = x_t$ $- \\eta g(x_t + y)$ $\\le \\frac{a = b}{2}$.'
+    >>> wrapped("printed: $\\text{the order is tight}$")
+    'printed: the order is tight'
     """
-    return re.sub(r"\$([^$]+)\$", lambda found: " ".join(f"${piece}$" for piece in pieces(found[1])), text)
+
+    def one(found: re.Match[str]) -> str:
+        words = re.fullmatch(r"\\text\{([^{}]*)\}", found[1])
+        return words[1] if words else " ".join(f"${piece}$" for piece in pieces(found[1]))
+
+    return re.sub(r"\$([^$]+)\$", one, text)
 
 
 def pieces(latex: str) -> list[str]:

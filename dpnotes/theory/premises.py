@@ -50,9 +50,12 @@ def word(verdict: Verdict, fallen: tuple[str, ...]) -> str:
     >>> from dpnotes.theory.verdicts import Kind
     >>> word(Verdict(Kind.EXACT, "proved"), ("adaptive_batch.lemma3.3.decrease",))
     'exact, given lemma3.3.decrease'
+    >>> word(Verdict(Kind.EXACT, "proved"), ("a.lemma1", "a.lemma2", "a.lemma3"))
+    'exact, given lemma1, lemma2 and lemma3'
     >>> word(Verdict(Kind.CONTRADICTED, "1 > 0"), ("adaptive_batch.lemma3.3.decrease",))
     'contradicted'
     """
     if not fallen or not verdict.confirms:
         return str(verdict.kind)
-    return f"{verdict.kind}, given {' and '.join(name.split('.', 1)[1] for name in fallen)}"
+    *others, last = (name.split(".", 1)[1] for name in fallen)
+    return f"{verdict.kind}, given {', '.join(others)} and {last}" if others else f"{verdict.kind}, given {last}"

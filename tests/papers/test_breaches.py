@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from scipy.integrate import quad
+from scipy.linalg import solve_triangular
 from scipy.optimize import brentq
 from scipy.stats import laplace, norm
 
@@ -20,7 +21,7 @@ from dpnotes.theory.claims import Breach, Erratum, Severity, mechanisms
 
 LOG = math.log(1e6)  # ln(1/delta) of delta = 1e-6
 LOG2 = math.log2(1e6)  # the same to base 2, to which Algorithm 1 of two papers counts its levels
-LEVELS, SHIFTED = 11, 19  # a tree with 1024 leaves: nodes of a leaf, nodes that a reset at the half shifts
+LEVELS, SHIFTED = 11, 23  # nodes of a leaf (1024 leaves); nodes that a reset at the half shifts (4096 leaves)
 BREACHES: dict[str, Breach] = {c.id: c.erratum.breach for c in papers.claims() if c.erratum and c.erratum.breach}
 
 
@@ -77,14 +78,15 @@ def first_release(steps: Iterable[int], noise: float = 1.0) -> float:
     return tree_delta(1.0, asked, np.eye(len(asked))[0], noise)
 
 
-def reset_at_the_half(noise: float) -> float:
-    """Return delta of one tree of 1024 leaves with O1 called at leaf 513; an example of leaf 1 shifts all before."""
-    leaves, steps = 1024, np.arange(1, 1025)
-    asked = [nodes(int(step), leaves, 0, "k' <= t") for step in steps]
-    shift = (steps < 513).astype(float)
-    used = [max(some, key=lambda node: node[1]) for some in asked]  # as many nodes as releases
-    design = np.array([[float(node in some) for node in used] for some in asked]) * noise
-    return gaussian(1.0, float(np.linalg.norm(np.linalg.solve(design, shift))))
+def reset_at_the_half(noise: float, leaves: int = 4096) -> float:
+    """Return delta of one tree with O1 called after half of its leaves; an example of leaf 1 shifts all before."""
+    asked = [nodes(step, leaves, 0, "k' <= t") for step in range(1, leaves + 1)]
+    place = {some[-1]: step for step, some in enumerate(asked)}  # each release has one node that ends with it
+    design = np.zeros((leaves, leaves))
+    for step, some in enumerate(asked):
+        design[step, [place[node] for node in some]] = noise
+    shift = (np.arange(leaves) < leaves // 2).astype(float)
+    return gaussian(1.0, float(np.linalg.norm(solve_triangular(design, shift, lower=True))))
 
 
 def subsampled(epsilon: float) -> float:
@@ -119,7 +121,7 @@ REACHED: dict[str, Callable[[float], float]] = {
     "adaptive_batch.lemma3.7.O1": lambda epsilon: gaussian(epsilon, 2 * math.sqrt(LEVELS) / LOG2),
     "adaptive_batch.lemma3.7.O2": lambda epsilon: gaussian(epsilon, 2 * math.sqrt(LEVELS) / LOG2),
     "adaptive_batch.lemma3.7.sigma": lambda epsilon: gaussian(epsilon, 2 * math.sqrt(LEVELS) / LOG2),
-    "adaptive_batch.alg2.reset": lambda epsilon: reset_at_the_half(math.sqrt(LEVELS) / exact_ratio(1, 1e-6)),
+    "adaptive_batch.alg2.reset": lambda epsilon: reset_at_the_half(LOG2),
     "adaptive_batch.lemma3.8.privacy": lambda epsilon: gaussian(epsilon, math.sqrt(2 * 20 - 1) / LOG2),
     "adaptive_batch.thm3.11.sigma": lambda epsilon: gaussian(epsilon, 2 * math.sqrt(LEVELS)),
     "budget_schedules.lemmaC.4.inversion": lambda epsilon: gaussian(epsilon, math.sqrt(2 * 81.49)),
@@ -151,6 +153,7 @@ NATURAL: dict[str, Callable[[], float]] = {
     **{f"adaptive_batch.lemma3.7.{part}": lambda: gaussian(1, 2 * math.sqrt(LEVELS) / LOG) for part in ("O1", "O2")},
     "adaptive_batch.lemma3.7.sigma": lambda: gaussian(1, 2 * math.sqrt(LEVELS) / LOG),
     "adaptive_batch.lemma3.8.privacy": lambda: gaussian(1, math.sqrt(39) / LOG),
+    "adaptive_batch.alg2.reset": lambda: reset_at_the_half(LOG),
 }
 
 
@@ -185,13 +188,19 @@ def test_a_flawed_mechanism_counts_once():
 
 
 def test_the_nodes_of_one_tree_that_is_asked_anew_at_the_half():
-    """2 K - 1 for 2^K leaves: counted for small trees, and for 1024 leaves by the noises themselves."""
+    """2 K - 1 for 2^K leaves: counted for small trees, and for 4096 leaves by the noises themselves.
+
+    Half as many leaves, or prefix sums, keep the stated delta with the same noise.
+    """
     for power in (2, 3, 4, 5):
         leaves = 2**power
         used = {node for step in range(1, leaves + 1) for node in nodes(step, leaves, 0, "k' <= t")}
         shifted = sum((low <= 1 <= high) != (low <= leaves // 2 + 1 <= high) for low, high in used)
         assert shifted == 2 * power - 1
     assert gaussian(1.0, math.sqrt(SHIFTED) / LOG) == pytest.approx(reset_at_the_half(LOG), rel=1e-9)
+    assert reset_at_the_half(LOG2, 2048) < 1e-6 and gaussian(1.0, math.sqrt(13) / LOG2) == pytest.approx(
+        8.2e-10, rel=1e-2
+    )
 
 
 def test_every_privacy_breaking_entry_has_a_number_that_is_computed_here():

@@ -18,12 +18,15 @@ from dpnotes.theory.symbols import Domain
 at, CLAIMS = PAPER.section()
 
 
+# For an SOSP, escapes have to decrease F as much as large gradients do, and the path is that of eq. (2).
+DESCENT, PATH = ("prop3.4.T",), ("eq2",)
 best_rate = sqrt(B * M) * sqrt(p) + (B * G * M / n) ** third + sqrt(B * M / n)
 ground = {"terms": {"alpha": alpha}, "tuned": (alpha, *chosen)}
 at.own("best_rate", "Best accuracy over the drift threshold and the batches")(
     Rate(alpha, best_rate + first_query, constraints=ground_up, **ground),
     f"{ground_origin}. Never more than the corrected Theorem 3.11, and less wherever G differs from sqrt(B M).",
     calculation=SAMPLE_SIZE,
+    premises=DESCENT,
 )
 at.own("best_kappa", "A drift threshold that reaches the best accuracy")(
     Choice(
@@ -33,6 +36,7 @@ at.own("best_kappa", "A drift threshold that reaches the best accuracy")(
         counts,
     ),
     "kappa = max(alpha sqrt(d)/epsilon, G): the printed one with G in place of (B G M)^(1/3).",
+    premises=PATH,
 )
 
 without = sqrt(B * M) * sqrt(p) + printed_sampling + sqrt(M * B) / sqrt(n)
@@ -40,11 +44,15 @@ at.own("printed_kappa", "The printed threshold needs no (B G M)^(1/3) p^(1/2)")(
     Choice({alpha: without + first_query, kappa: printed_kappa}, {"alpha": alpha}, without + first_query, counts),
     "Using kappa >= alpha sqrt(d)/epsilon in the private part of O1 gives (B G M/n)^(1/3), the geometric mean of the "
     "two printed sampling terms.",
+    premises=PATH,
 )
 
 size = B * M * noise / alpha**2 + B * G * M / alpha**3 + B * M / alpha**2 + G * noise / alpha + G**2 / alpha**2
 at.own("sample_size", "Number of examples for an accuracy")(
-    Rate(n, size, {"n": n}, (n, *chosen), ground_up), f"{ground_origin}. Solved for n.", calculation=SAMPLE_SIZE
+    Rate(n, size, {"n": n}, (n, *chosen), ground_up),
+    f"{ground_origin}. Solved for n.",
+    calculation=SAMPLE_SIZE,
+    premises=DESCENT,
 )
 at.own("no_step_term", "The term sqrt(B M/n) is idle")(
     Rate(
@@ -56,6 +64,7 @@ at.own("no_step_term", "The term sqrt(B M/n) is idle")(
     ),
     "The best balance where sqrt(B M/n) <= G; otherwise that term is above G, and alpha is trivial. The same holds "
     "for the last term of the printed rate.",
+    premises=DESCENT,
 )
 at.own("batch_regime", "Where the batches of Lemma 3.8 suffice to escape")(
     Crossover(kappa / alpha, M / (2 * sqrt(rho * alpha)), alpha, 4 * rho * kappa**2 / M**2),
@@ -74,6 +83,7 @@ at.own("escape_batches", "Batches that escape do not cost the rate")(
     ),
     "The batch that the quadratic saddle asks for, at every step, on top of all else: B M^2/(sqrt(rho) alpha^(5/2)) "
     "examples, below those of the sampling term.",
+    premises=DESCENT,
 )
 
 windows = T * sqrt(rho * alpha) / M
@@ -87,6 +97,7 @@ at.own("frozen_reset", "Asking O1 at every perturbation costs the rate")(
     ),
     "T/Gamma windows, Gamma = M/sqrt(rho alpha), at each of which line 10 of Algorithm 2 sets the drift to 0; if the "
     "estimate is refreshed there, b examples are used.",
+    premises=DESCENT,
 )
 at.own("crossover", "Where the private and the sampling term are equal")(
     Crossover(sqrt(p), n**-third, epsilon, sqrt(d) * n**-third),

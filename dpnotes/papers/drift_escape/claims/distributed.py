@@ -270,6 +270,7 @@ at("thm4", "Theorem 4, eq. (10)", "Error of the selected point")(
     "The gradient bound (120), and the square of the curvature bound (121) over rho, at T = M^2 U/(sqrt(rho) "
     "alpha^(5/2)). Cross terms of the square are at most the larger of their two squares." + as_read,
     calculation=SELECTION,
+    premises=("thm4.union",),
 )
 
 cross = SYMBOLS.symbol("cross term", "of the square of the curvature error", latex="cross")
@@ -305,9 +306,11 @@ at("thm4.cross.third", "eq. (10)", "Cross term of the deviation and the noise of
 )
 
 learned = (sqrt(d) / data) ** Rational(2, 5)
+SELECTED_FROM = ("thm3", "thm4")  # the accuracy of the candidates, and the error of the selected one
 at("remark3.gradient", "Remark 3, first condition", "Dimension up to which noisy gradients can be selected from")(
     Crossover(sqrt(d) / (data * learned ** Rational(5, 4)), learned, d, data**2),
     "The fifth term of (10) against alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5)." + as_read,
+    premises=SELECTED_FROM,
 )
 at(
     "remark3.cross",
@@ -316,10 +319,12 @@ at(
 )(
     Crossover(d / (data * learned ** Rational(3, 4)), learned, d, data ** Rational(6, 13)),
     "The sixth term of (10) against alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5)." + as_read,
+    premises=SELECTED_FROM,
 )
 at("remark3.hessian", "Remark 3, third condition", "Dimension up to which noisy Hessians can be selected from")(
     Crossover(d**2 / (data**2 * learned ** Rational(5, 2)), learned, d, data ** Rational(6, 13)),
     "The last term of (10) against alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5).",
+    premises=SELECTED_FROM,
 )
 
 dimension = SYMBOLS.symbol("d", "dimension, as a real number")
@@ -337,4 +342,5 @@ at("remark3", "Remark 3", "Dimension up to which selection costs nothing")(
     "At the printed dimension every term of (10) is at most alpha, now with its sampling part: the condition "
     "is sufficient. It is necessary only where the privacy part of alpha is the larger one." + as_read,
     calculation=SELECTION,
+    premises=SELECTED_FROM,
 )

@@ -154,7 +154,7 @@ at("lemma8", "Lemma 8", "Number of fresh gradients")(
         logs=(ell,),
     ),
     "R kappa/(6 eta) - 5 T eta chi^2 <= U, with T of (72). The lemma says O, but T carries logarithms: O~.",
-    premises=("lemma8.resets",),
+    premises=("lemma8.resets", "thm2.noise"),
 )
 fall = 4 * chi * radius + M * radius**2 / 2
 total_decrease = SYMBOLS.symbol("total decrease", "sum of the decreases of all pieces of the path", LOSS)

@@ -81,6 +81,7 @@ third = (d / n**3) ** Rational(2, 17)
 at.own("selection", "Dimension up to which noisy Hessians can be selected from, at the corrected rate")(
     Crossover(d / (n * third ** Rational(3, 4)), third, d, n ** Rational(13, 27)),
     "One client, epsilon = 1: there the lost term, (d/n^3)^(2/17), is alpha; n^(6/13) in Remark 3.",
+    premises=("own.rate", "thm4"),
 )
 at.own("repeats", "Attempts that are needed")(
     Identity(omega0, Rational(3, 4) ** (log(1 / omega0) / log(Rational(4, 3))), omega0),

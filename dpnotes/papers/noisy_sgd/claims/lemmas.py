@@ -462,7 +462,7 @@ at("thmB.13.share", "Theorem B.13", "Share of second-order stationary points")(
         where={first_share: Rational(1, 4), second_share: Rational(1, 4)},
     ),
     "At most a quarter of large gradients (Lemma B.3), and at most a quarter of saddle points (Lemma B.12).",
-    premises=("lemmaB.12.probability",),
+    premises=("defB.1.constants", "lemmaB.12.share", "lemmaB.12.probability"),
 )
 
 # ---------------------------------------------------------------- Lemma C.1

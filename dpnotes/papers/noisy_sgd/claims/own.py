@@ -113,6 +113,7 @@ at.own("rate", "Accuracy by the deterministic sensitivity")(
     "Theorem 3.5 with the sensitivity of own.sensitivity in place of 2 C/B: no event, no second delta, no condition "
     "on the step size for privacy.",
     calculation=calculators.DETERMINISTIC_LOOP,
+    premises=("thmB.13.share",),
 )
 at.own("gradient", "Bound of the gradients with the privacy noise")(
     bounded_gradients.restate(correct_c),

@@ -4,6 +4,7 @@ Tests that import this module are skipped without playwright; in CI they fail.
 """
 
 import contextlib
+import io
 import os
 import socket
 import subprocess
@@ -15,7 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from PIL import Image
 
 try:
     from playwright.sync_api import sync_playwright
@@ -332,6 +335,11 @@ class Notebook:
         light = "true" if theme.endswith("Light") else "false"
         self.page.wait_for_function(f"() => document.body.dataset.jpThemeLight === '{light}'")
         self.page.wait_for_timeout(300)
+
+    def brightness(self, picture: "Locator") -> float:
+        """Return the mean brightness of a picture as it is shown, from 0 to 1."""
+        with Image.open(io.BytesIO(picture.screenshot())) as image:
+            return float(np.asarray(image.convert("L")).mean()) / 255
 
     def cut(self) -> list[str]:
         """Return outputs and texts wider than their box, with the excess in pixels; scrolling boxes count, too."""

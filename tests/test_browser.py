@@ -45,6 +45,11 @@ Explorer(
     describe=lambda data: f"The area is {data['area']}.",
 )"""
 
+MAPPED = """\
+figure, (axes,) = plots.new_figure()
+plots.heat_map(axes, range(9), range(9), [[8 * i + j for i in range(9)] for j in range(9)], contours=[40])
+plots.Picture(figure, "a map")"""
+
 LISTED = """\
 import torch
 from dpnotes.notebook.stepper import Stepper
@@ -70,7 +75,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folded = nbformat.v4.new_code_cell(
         "print('the answer')", outputs=[spoils], execution_count=1, metadata={"jupyter": {"outputs_hidden": True}}
     )
-    explored = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(EXPLORED)], metadata=METADATA)
+    cells = [nbformat.v4.new_code_cell(EXPLORED), nbformat.v4.new_code_cell(MAPPED)]
+    explored = nbformat.v4.new_notebook(cells=cells, metadata=METADATA)
     nbformat.write(explored, root / "explored.ipynb")
     cells = [folded, nbformat.v4.new_code_cell(LISTED)]
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=METADATA), root / "folded.ipynb")
@@ -269,16 +275,49 @@ def test_a_picture_outlives_its_kernel(opened, folder: Path):
         notebook.run_all()
         (explorer,) = notebook.explorers()
         assert notebook.move_slider(explorer, 0, "ArrowRight", 2)
+        notebook.page.wait_for_timeout(1500)  # until it is settled
+        said = explorer.locator(".dpnotes-readout").inner_text()
+        assert said == "The area is 25."
         notebook.save_and_end()
     assert "widget-view" not in (folder / "explored.ipynb").read_text()
     with opened("explored.ipynb") as notebook:
         notebook.wait_until_shown()
-        output = notebook.page.locator(".jp-OutputArea-output")
-        assert output.locator("img").count() == 1 and "The area is" in output.inner_text()
+        output = notebook.page.locator(".jp-OutputArea-output").first
+        assert output.locator("img").count() == 1 and said in output.inner_text(), "the last state, not the first"
         assert notebook.complaints == []
         notebook.run_all()
         (explorer,) = notebook.explorers()
         assert notebook.move_slider(explorer, 0, "ArrowRight", 2), "a run brings its sliders back"
+
+
+def test_pictures_follow_a_slider_that_is_held(opened):
+    with opened("explored.ipynb") as notebook:
+        notebook.run_all()
+        (explorer,) = notebook.explorers()
+        handle, mouse = explorer.locator(".noUi-handle"), notebook.page.mouse
+        handle.scroll_into_view_if_needed()
+        box = handle.bounding_box()
+        assert box is not None
+        x, y, seen = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, set()
+        mouse.move(x, y)
+        mouse.down()
+        for step in range(1, 31):
+            mouse.move(x + 8 * step, y)
+            notebook.page.wait_for_timeout(100)
+            seen.add(notebook.seen(explorer))
+        mouse.up()
+        assert len(seen) >= 3, "the mouse is still held"
+
+
+def test_charts_follow_a_dark_theme_and_maps_do_not(opened):
+    with opened("explored.ipynb") as notebook:
+        notebook.run_all()
+        chart, heat = (notebook.page.locator(f'img[alt^="{words}"]').first for words in ("The area", "a map"))
+        assert notebook.brightness(chart) > 0.8
+        before = notebook.brightness(heat)
+        notebook.dress("JupyterLab Dark")
+        assert notebook.brightness(chart) < 0.2 and abs(notebook.brightness(heat) - before) < 0.02
+        notebook.dress("JupyterLab Light")
 
 
 def test_control_what_goes_wrong_is_seen(opened):

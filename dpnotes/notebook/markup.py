@@ -18,23 +18,31 @@ _WORDS = {"\\varepsilon": "ε", "\\infty": "∞", "\\leq": "≤", "\\geq": "≥"
 _WORDS |= {"\\times": "×", "\\approx": "≈", "\\pm": "±", "\\sqrt": "√", "\\epsilon": "ε", "\\,": " ", "\\ ": " "}
 
 
-def image(png: bytes, words: str, width: int | None = None) -> str:
+# In a dark theme of JupyterLab, or of the book, a chart is dark, with the same hues.
+_DARK = ", ".join(f"{theme} .dpnotes-chart" for theme in ('[data-jp-theme-light="false"]', '[data-theme="dark"]'))
+_FOLLOW = f"<style>{_DARK} {{filter: invert(.93) hue-rotate(180deg)}}</style>"
+
+
+def image(picture: bytes, words: str, width: int | None = None, chart: bool = False) -> str:
     r"""A picture inside HTML, with a real alternative text.
 
     Args:
-      png: the picture's bytes.
+      picture: the bytes of a PNG or WebP.
       words: a description of the picture; markup and mathematics become plain words.
       width: the width in pixels, if there is room; None: the picture's own.
+      chart: whether the picture follows a dark theme.
 
-    >>> image(b"png", "A <b>line</b> at $\\varepsilon$ = 1.", 720)[:75]
+    >>> image(b"\x89PNG", "A <b>line</b> at $\\varepsilon$ = 1.", 720)[:75]
     '<img alt="A line at ε = 1." width="720" style="max-width: 100%" decoding="s'
     """
-    data = base64.b64encode(png).decode()
+    kind = "png" if picture.startswith(b"\x89PNG") else "webp"
+    data = base64.b64encode(picture).decode()
     wide = "" if width is None else f'width="{width}" '
     alternative = html.escape(plain(words), quote=True)
     # Decoded at once, a picture that takes another's place leaves no blank frame.
     style = f'{wide}style="max-width: 100%" decoding="sync"'
-    return f'<img alt="{alternative}" {style} src="data:image/png;base64,{data}">'
+    follows = ' class="dpnotes-chart"' if chart else ""
+    return f'{_FOLLOW * chart}<img alt="{alternative}" {style}{follows} src="data:image/{kind};base64,{data}">'
 
 
 def plain(words: str) -> str:

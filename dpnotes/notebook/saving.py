@@ -2,10 +2,17 @@
 
 A view of a widget names a model that lives in a kernel. JupyterLab prefers the view to the picture stored beside it,
 and says "model not found" once the kernel has ended. So a view leaves the file where there is something else to show;
-what is on the screen stays. `lab/jupyter_server_config.json` turns the extension on; `dpnotes lab` names its folder.
+what is on the screen stays. The picture is that of the last state: a kernel leaves it in the folder for files of
+running kernels, under the name of the model. `lab/jupyter_server_config.json` turns the extension on; `dpnotes lab`
+names its folder.
 """
 
+import atexit
+import re
+from pathlib import Path
 from typing import Any
+
+from jupyter_core.paths import jupyter_runtime_dir
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -27,10 +34,29 @@ def keep_pictures(model: dict[str, Any], **_: Any) -> None:
         return
     shown = [output.get("data", {}) for cell in content["cells"] for output in cell.get("outputs", [])]
     for data in shown:
-        if "text/html" in data:
-            data.pop(WIDGET, None)
+        if "text/html" in data and (view := data.pop(WIDGET, None)):
+            data["text/html"] = last_picture(str(view.get("model_id"))) or data["text/html"]
     if not any(WIDGET in data for data in shown):
         content["metadata"].pop("widgets", None)  # states of models that nothing shows
+
+
+def keep_last(model_id: str, picture: str) -> None:
+    """Write the last picture of a widget, HTML, to where `keep_pictures` finds it until this process ends."""
+    path = _last(model_id)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists():
+        atexit.register(path.unlink, missing_ok=True)
+    path.write_text(picture, encoding="utf-8")
+
+
+def last_picture(model_id: str) -> str:
+    """Return the last picture of a widget, or "" if there is none; a name that is no model's has none."""
+    known = re.fullmatch("[0-9a-f]+", model_id) and _last(model_id).is_file()
+    return _last(model_id).read_text(encoding="utf-8") if known else ""
+
+
+def _last(model_id: str) -> Path:
+    return Path(jupyter_runtime_dir()) / "dpnotes" / f"{model_id}.html"
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:

@@ -6,6 +6,7 @@ nor moves, it works wherever ipywidgets do, and a test drives it without a brows
 `.data`. A reader without a kernel sees the picture as it was stored.
 """
 
+import asyncio
 import bisect
 import html
 import math
@@ -14,12 +15,14 @@ from typing import Any
 
 import ipywidgets
 
-from dpnotes.notebook import markup, plots
+from dpnotes.notebook import markup, plots, saving
 
 Data = Mapping[str, Any]
 WAITING = "The picture appears when you press “{button}”."
 CHANGED = "The settings have changed: press “{button}” to follow them."
 KEPT = "The picture still shows the last settings that worked."
+STILL = "(A still: run the cell for its controls.)"
+SETTLED = 0.5  # seconds without a change after which the picture is kept for the file
 
 
 class Explorer:
@@ -82,10 +85,12 @@ class Explorer:
         self.figure, self.axes = plots.new_figure(widths, size)
         self._compute, self._draw, self._describe, self._laid_out = compute, draw, describe, False
         self._still = still
+        self._views: set[str] = set()  # models whose view stands in a cell, with the still of this explorer
+        self._keeping: asyncio.TimerHandle | None = None
 
         for control in self.controls.values():
-            if control.has_trait("continuous_update"):
-                control.continuous_update = False
+            if button is not None and control.has_trait("continuous_update"):
+                control.continuous_update = False  # otherwise pictures follow the hand; text waits for Enter by itself
             control.style.description_width = "13em" if columns == 1 else "11em"
             control.layout.width = f"min(100%, {36 if columns == 1 else 30}em)"
             control.observe(self._changed, "value")
@@ -147,8 +152,20 @@ class Explorer:
             raise
         self.data, self.error = data, None
         self.png, self.readout.value = picture, words
-        self.image.value = markup.image(picture, words, self.figure.canvas.get_width_height()[0])
+        self.image.value = plots.shown(self.figure, picture, words)
         self.image.layout.display = None
+        self._keep_later()
+
+    def _keep_later(self) -> None:
+        """Once nothing has changed for a moment, keep the picture for the file that is saved; in a kernel only."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+        if self._views and (loop := _running_loop()) is not None:
+            self._keeping = loop.call_later(SETTLED, self._keep)
+
+    def _keep(self) -> None:
+        for model_id in self._views:
+            saving.keep_last(model_id, self._repr_html_())
 
     def _picture(self, data: Data) -> bytes:
         for text in [*self.figure.texts]:
@@ -174,13 +191,19 @@ class Explorer:
         return f"Explorer({', '.join(self.controls)})"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        return {**(self.box._repr_mimebundle_() or {}), "text/plain": repr(self), "text/html": self._repr_html_()}
+        return self.bundle(self.box, repr(self))
+
+    def bundle(self, box: ipywidgets.Widget, words: str) -> dict[str, Any]:
+        """The forms in which a cell shows a box with this explorer: a view, a still for readers, and words."""
+        self._views.add(str(box.model_id))
+        self._keep_later()
+        return {**(box._repr_mimebundle_() or {}), "text/plain": words, "text/html": self._repr_html_()}
 
     def _repr_html_(self) -> str:
-        if self._still:
+        if self.data is None and self._still:
             return self._still
-        picture = markup.image(plots.for_storing(self.png), self.readout.value)
-        return f"<figure>{picture}<figcaption>{self.readout.value}</figcaption></figure>"
+        picture = plots.shown(self.figure, plots.for_storing(self.png), self.readout.value)
+        return f"<figure>{picture}<figcaption>{self.readout.value} <em>{STILL}</em></figcaption></figure>"
 
 
 class OneOf:
@@ -236,13 +259,20 @@ class OneOf:
 
     def _chosen(self, _: Any) -> None:
         self.box.children = (self.choice, self.explorer.box)
+        self.explorer.bundle(self.box, repr(self))  # its still stands for this box from now on
 
     def __repr__(self) -> str:
         return f"OneOf({', '.join(name.partition(':')[0] for name in self._makers)})"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        still = self.explorer._repr_html_()
-        return {**(self.box._repr_mimebundle_() or {}), "text/plain": repr(self), "text/html": still}
+        return self.explorer.bundle(self.box, repr(self))
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def slider(description: str, low: float, high: float, value: float, step: float = 1) -> Any:

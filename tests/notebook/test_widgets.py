@@ -13,7 +13,7 @@ from matplotlib.collections import QuadMesh
 from PIL import Image
 
 from dpnotes.notebook import plots
-from dpnotes.notebook.widgets import KEPT, Explorer, log_slider, slider
+from dpnotes.notebook.widgets import KEPT, STILL, Explorer, log_slider, slider
 
 
 def explorer(compute=None, **options):
@@ -132,11 +132,11 @@ def test_the_stored_form_is_stable_and_has_a_picture():
     bundle = explorer()._repr_mimebundle_()
     assert bundle["text/plain"] == "Explorer(side)"
     picture = re.fullmatch(
-        r'<figure><img alt="The area is 9." [^>]* src="data:image/png;base64,([^"]*)"><figcaption>The area is 9.'
-        "</figcaption></figure>",
+        r'<figure><style>[^<]*</style><img alt="The area is 9." [^>]* src="data:image/webp;base64,([^"]*)">'
+        rf"<figcaption>The area is 9. <em>{re.escape(STILL)}</em></figcaption></figure>",
         bundle["text/html"],
     )
-    assert picture and base64.b64decode(picture[1])[1:4] == b"PNG"
+    assert picture and base64.b64decode(picture[1])[8:12] == b"WEBP"
     assert "application/vnd.jupyter.widget-view+json" in bundle
 
 
@@ -147,11 +147,11 @@ def test_layout_freezes_after_the_first_drawing():
     assert shown.axes[0].get_position().bounds == place
 
 
-def test_no_event_is_sent_while_a_slider_is_dragged():
-    control = slider("side", 1, 9, value=3)
-    assert control.continuous_update  # as ipywidgets makes it
-    Explorer({"side": control}, lambda side: {}, lambda data, axes: None, lambda data: "")
-    assert not control.continuous_update
+def test_a_picture_follows_a_slider_that_is_dragged_unless_it_waits_for_a_button():
+    followed, waiting = slider("side", 1, 9, value=3), slider("side", 1, 9, value=3)
+    for control, button in ((followed, None), (waiting, "Run")):
+        Explorer({"side": control}, lambda side: {}, lambda data, axes: None, lambda data: "", button=button)
+    assert followed.continuous_update and not waiting.continuous_update
 
 
 @pytest.mark.parametrize("low, high, value, step", [(0, 1, 0.55, 0.1), (1, 9, 10, 1), (0, 10, 3, 2)])
@@ -267,7 +267,7 @@ def ink(draw):
 
 def test_a_curve_of_one_point_is_seen():
     for x, y in (([0.5], [0.5]), ([0.2, 0.5, 0.8], [np.nan, 0.5, np.nan])):
-        assert 5 <= len(ink(lambda axes, x=x, y=y: plots.curve(axes, x, y))) <= 9
+        assert 10 <= len(ink(lambda axes, x=x, y=y: plots.curve(axes, x, y))) <= 18
 
 
 def test_marks_on_the_border_are_whole_and_those_beyond_it_are_not_drawn():
@@ -287,9 +287,11 @@ def test_a_picture_carries_its_description():
     picture = plots.Picture(plots.new_figure()[0], "An $x < y$ \\varepsilon.")
     assert repr(picture) == picture.description
     found = re.fullmatch(
-        r'<img alt="An x &lt; y ε\." width="720" [^>]* src="data:image/png;base64,([^"]*)">', picture._repr_html_()
+        r'<style>[^<]*</style><img alt="An x &lt; y ε\." width="720" [^>]* src="data:image/webp;base64,([^"]*)">',
+        picture._repr_html_(),
     )
-    assert found and base64.b64decode(found[1])[1:4] == b"PNG"
+    with Image.open(io.BytesIO(base64.b64decode(found[1] if found else ""))) as image:
+        assert image.format == "WEBP" and image.size == (1440, 720), "twice the page's pixels"
 
 
 def test_the_live_picture_says_what_the_readout_says():

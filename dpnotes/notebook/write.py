@@ -145,10 +145,14 @@ def violations(text: str) -> Iterator[str]:
     notebook = nbformat.reads(text, as_version=4)
     if "widgets" in notebook.metadata:
         yield "metadata.widgets stores widget models that no longer exist"
+    bound: dict[str, int] = {}
     for number, cell in enumerate(notebook.cells):
         if cell.cell_type == "code":
             for reason in _cell_violations(cell):
                 yield f"cell {number}: {reason}"
+            for name in re.findall(r"^(?:def|class) (\w+)", cell.source, re.MULTILINE):
+                if (first := bound.setdefault(name, number)) != number:
+                    yield f"cell {number}: defines {name}, as cell {first} does, which then fails when it runs again"
     if text != to_text(notebook):
         yield "is not as python -m dpnotes.notebook.write writes it"
 

@@ -1,12 +1,13 @@
 """The notebooks of the repository follow the rules, and each rule can fail."""
 
+import copy
 import re
 from pathlib import Path
 
 import nbformat
 import pytest
 
-from dpnotes.notebook.write import LARGEST, WIDGET, to_text, violations
+from dpnotes.notebook.write import LARGEST, WIDGET, execute, to_text, violations
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
@@ -21,6 +22,16 @@ def test_a_hint_that_a_text_speaks_of_is_that_of_an_exercise(path):
     source = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
     called = {*re.findall(r"`(\w+)\.(?:hint|solution)\(\)`", source)}
     assert called <= {*re.findall(r"^(\w+) = teaching\.Exercise\(", source, re.MULTILINE)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["00_start_here", "02_noisy_sgd", "04_drift_escape"])
+def test_once_all_cells_have_run_they_run_from_last_to_first(name: str):
+    path = NOTEBOOKS[0].with_name(f"{name}.ipynb")
+    notebook = nbformat.read(path, as_version=4)
+    again = [nbformat.v4.new_code_cell(cell.source) for cell in reversed(notebook.cells) if cell.cell_type == "code"]
+    notebook.cells += again
+    execute(notebook, path.parent)
 
 
 def good():
@@ -79,6 +90,12 @@ def too_large(notebook):
     notebook.cells[0].outputs[0].data["text/html"] += "a" * LARGEST
 
 
+def two_functions_of_one_name(notebook):
+    notebook.cells = [copy.deepcopy(notebook.cells[0]) for _ in range(2)]
+    for cell in notebook.cells:
+        cell.source = "def draw(data): ..."
+
+
 def foreign_metadata(notebook):
     notebook.metadata.kernelspec.display_name = "my kernel"
 
@@ -97,6 +114,7 @@ def foreign_metadata(notebook):
         (bare_picture, "cell 0: stores a picture without an alternative text"),
         (semicolon, "cell 0: ends with a semicolon"),
         (too_large, "bytes, more than"),
+        (two_functions_of_one_name, "cell 1: defines draw, as cell 0 does"),
         (foreign_metadata, "is not as python -m dpnotes.notebook.write writes it"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -89,32 +89,32 @@ queries = path_lengths[alpha] / kappa
 at("lemma3.10.O1_private", "Lemma 3.10, proof, First", "Private part of O1")(
     alone(bgm * sqrt(p), G * noise / alpha * queries, bgm),
     "The first term of b, with kappa >= (B G M)^(1/3).",
-    premises=("lemma3.9",),
+    premises=("eq2",),
 )
 at("lemma3.10.O1_sampling", "Lemma 3.10, proof, First", "Sampling part of O1")(
     alone((B * M) ** Rational(2, 9) * G ** Rational(5, 9) / n**third, G**2 / alpha**2 * queries, bgm),
     "The second term of b, with kappa >= (B G M)^(1/3).",
-    premises=("lemma3.9",),
+    premises=("eq2",),
 )
 at("lemma3.10.O2_private", "Lemma 3.10, proof, Secondly", "Private part of O2")(
     alone(sqrt(B * M) * sqrt(p), noise / alpha * path_lengths[alpha]),
     "The first term of b_t over the path.",
-    premises=("lemma3.9",),
+    premises=("eq2",),
 )
 at("lemma3.10.O2_sampling", "Lemma 3.10, proof, Thirdly", "Sampling part of O2")(
     alone((B * M) ** Rational(4, 9) * G ** Rational(1, 9) / n**third, kappa / alpha**2 * path_lengths[alpha], bgm),
     "The second term of b_t over the path, where kappa = (B G M)^(1/3).",
-    premises=("lemma3.9",),
+    premises=("eq2",),
 )
 at("lemma3.10.O2_drift", "Lemma 3.10, proof, Thirdly", "Sampling part of O2 where kappa is private")(
     alone(sqrt(B * M) * sqrt(p), kappa / alpha**2 * path_lengths[alpha], alpha * noise),
     "The second term of b_t over the path, where kappa = alpha sqrt(d)/epsilon.",
-    premises=("lemma3.9",),
+    premises=("eq2",),
 )
 at("lemma3.10.steps", "Lemma 3.10, proof, Finally", "At least one example a step")(
     alone(sqrt(M * B) / sqrt(n), steps[alpha]),
     "T examples.",
-    premises=("lemma3.9",),
+    premises=("prop3.4.T",),
 )
 
 printed_private = (bgm + sqrt(B * M)) * sqrt(p)

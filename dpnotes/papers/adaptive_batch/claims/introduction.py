@@ -42,12 +42,15 @@ spider_origin = (
     "of O2 are proportional to the step (Definition A.1), so that their squares sum to K over a segment"
 )
 at("sec1.1.ganesh.private", "Section 1.1, alpha_S, second term", "Quoted rate for an SOSP, private term")(
-    spider(p ** Rational(3, 7), *private, tilde=True), f"{spider_origin}. Only the private terms."
+    spider(p ** Rational(3, 7), *private, tilde=True),
+    f"{spider_origin}. Only the private terms.",
+    premises=("prop3.4.T",),
 )
 
 at("sec1.1.ganesh.sampling", "Section 1.1, alpha_S, first term", "Quoted rate for an SOSP, sampling term")(
     spider(n**-third, *(name for name in spider_terms if "noise" not in name), tilde=True),
     f"{spider_origin}. Only the sampling terms.",
+    premises=("prop3.4.T",),
 )
 at.own("spider_gaussian", "What one drift threshold and fixed batches give in between")(
     spider(n**-third + p ** Rational(3, 7) + (p**2 / n) ** Rational(1, 8)),

@@ -252,6 +252,7 @@ at("lemma3.8.sigma", "Lemma 3.8", "Noise in terms of alpha")(
         where={b: G * noise / alpha, bt: g * noise / alpha},
     ),
     "Lemma 3.7's formula at the smallest batches that Lemma 3.8 allows.",
+    premises=("lemma3.7.sigma",),
 )
 
 noise_of_restarted_trees = Identity(

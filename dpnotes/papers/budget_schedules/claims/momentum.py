@@ -52,7 +52,7 @@ at("eq28", "eq. (28)", "Polarisation identity")(
 at("thm4.6.slow", "Theorem 4.6", "Contraction with momentum")(
     Inequality((1 - eta0 / (2 * kappa)) ** 2, 1 - eta0 / kappa, example={eta0: 0.5, kappa: 2}),
     "f = mu theta^2/2 without noise, T = 1: the step eta_0/(2M) reduces f by (1 - eta_0/(2 kappa))^2; the hypothesis "
-    "on eta_0 holds for small beta.",
+    "on eta_0 holds for small beta. (Lipschitz on a bounded interval, which the run does not leave.)",
     (
         Severity.CONSTANT,
         "gamma = 1 - eta_0/kappa should be 1 - eta_0/(2 kappa), for the step size eta_0/(2M).",
@@ -161,7 +161,7 @@ A = beta * gamma / ((gamma - beta) ** 2 * (1 - beta) ** 3)
 at("thm4.6.bound", "Theorem 4.6, eq. (14)", "Excess risk bound with momentum")(
     momentum_bound(Integer(2), 1 - eta0 / kappa, 1 - eta0 / 4 - A * eta0**2, Rational(1, 2)),
     "The exact excess risk of two steps on f = u M theta^2/2 with noise, 1/kappa <= u <= 1, under the proof's zeta >= "
-    "0, beta < gamma.",
+    "0, beta < gamma. (Lipschitz on a bounded interval, where the run stays but for rare noise.)",
     (
         Severity.CONSTANT,
         "The factor 1/2 lost in eq. (28) makes the theorem false. With the step size eta_0/(2M) it holds with gamma = "

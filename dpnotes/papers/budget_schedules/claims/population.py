@@ -15,6 +15,7 @@ alpha_g = SYMBOLS.symbol("alpha_g", "stochastic noise level", LENGTH**2 / LOSS**
 at("thm4.9.alpha", "Theorem 4.9, proof", "Stochastic noise level")(
     Identity(alpha_g, D / (2 * mu * n**2 * gap), N**2 * R / n**2 * kappa * noise_level / G**2, where={kappa: M / mu}),
     "R' kappa alpha/G^2 with R' = N^2 R/n^2 and eq. (4), in which n^2 R' = N^2 R.",
+    premises=("thm4.9.sampling",),
 )
 
 sigma_g = SYMBOLS.symbol("sigma_g", "scale of the stochastic gradient", LOSS / LENGTH, usual=(0.01, 100))

@@ -141,6 +141,7 @@ at("eq67", "eq. (67)", "Decrease a step during an escape")(
         where={**by_decrease, **by_steps, **by_error, **by_iota},
     ),
     "F_esc over T_esc as defined in (4). (With the F_esc that Lemma 4 gives, mu^5 s^3 stands for mu^4 s^2.)",
+    premises=("lemma4",),
 )
 
 fall = SYMBOLS.symbol("fall", "decrease of F in one step outside of an escape", LOSS)
@@ -175,6 +176,7 @@ at("eq69", "eq. (69)", "Number of effective steps")(
         where={**by_decrease, **by_steps, **by_error, **by_iota},
     ),
     "The whole decrease U over the decrease a step during escapes.",
+    premises=("eq67",),
 )
 
 example = {U: 1, s: 1, iota: 1, rho: 1, chi: 1}
@@ -212,6 +214,7 @@ at("eq72", "eq. (72)", "Number of all steps")(
     ),
     "T_effective of (69) times Q of (71).",
     calculation=PARAMETERS,
+    premises=("eq69",),
 )
 at("eq72.rate", "eq. (72)", "Number of all steps, in order")(
     Rate(
@@ -286,9 +289,10 @@ at("alg1.return", "Algorithm 1, last return; Theorem 1", "Gradient at the point 
     "tested; the gradient of an M-smooth risk may change by M w S on the way.",
     (
         Severity.PROOF,
-        "The point that was tested, x~, should be returned: M S = M iota^{-3/2} sqrt(alpha/rho) is below alpha only "
-        "where M <= iota^{3/2} sqrt(rho alpha), and M may be far larger. (Line 9, "
-        "x_t <- x~, does nothing: the next attempt begins from x_{t-1}, which is still x~.)",
+        "The point that was tested, x~, should be returned, since its gradient is bounded. That of the last iterate is "
+        "not bounded in the proof: smoothness alone allows alpha + M S, where M S = M iota^{-3/2} sqrt(alpha/rho). "
+        "Whether a run reaches it is not said here; on quadratics none did. (Line 9, x_t <- x~, does nothing: the next "
+        "attempt begins from x_{t-1}, which is still x~.)",
         Inequality(
             3 * way * chi + other_way * chi,
             alpha,

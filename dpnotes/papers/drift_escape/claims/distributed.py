@@ -43,6 +43,7 @@ at("lemma9.sigma", "Lemma 9, eq. (9)", "Data noise of the distributed oracle")(
         shared_drift,
     ),
     "A mean over m independent clients, each as in Lemma 7.",
+    premises=("lemma7.jump",),
 )
 
 spread = lips * (M**2 * share * log(1 / delta) / (b2 * epsilon) ** 2) / m
@@ -56,6 +57,7 @@ at("lemma9.r", "Lemma 9, eq. (9)", "Gaussian noise of the distributed oracle")(
         shared_drift,
     ),
     "A mean over m clients with independent noise.",
+    premises=("lemma7.jump",),
 )
 
 shared = (m * n, sqrt(m) * n * epsilon)
@@ -270,7 +272,6 @@ at("thm4", "Theorem 4, eq. (10)", "Error of the selected point")(
     "The gradient bound (120), and the square of the curvature bound (121) over rho, at T = M^2 U/(sqrt(rho) "
     "alpha^(5/2)). Cross terms of the square are at most the larger of their two squares." + as_read,
     calculation=SELECTION,
-    premises=("thm4.union",),
 )
 
 cross = SYMBOLS.symbol("cross term", "of the square of the curvature error", latex="cross")
@@ -306,7 +307,7 @@ at("thm4.cross.third", "eq. (10)", "Cross term of the deviation and the noise of
 )
 
 learned = (sqrt(d) / data) ** Rational(2, 5)
-SELECTED_FROM = ("thm3", "thm4")  # the accuracy of the candidates, and the error of the selected one
+SELECTED_FROM = ("thm3",)  # the accuracy of the candidates
 at("remark3.gradient", "Remark 3, first condition", "Dimension up to which noisy gradients can be selected from")(
     Crossover(sqrt(d) / (data * learned ** Rational(5, 4)), learned, d, data**2),
     "The fifth term of (10) against alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5)." + as_read,

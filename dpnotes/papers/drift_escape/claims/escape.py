@@ -347,6 +347,7 @@ at("lemma19", "Lemma 19, eq. (31), from (39) and (41)", "Curvature and gradient 
         drift_bound, scale * eta * r / 20, first + second, {first: scale * eta * r / 40, second: scale * eta * r / 40}
     ),
     "The two parts, by (39) and by (41), beta eta r/40 each.",
+    premises=("eq4.eta",),
 )
 
 needed_iota = -log(Rational(1, 6) / (6 * d * escape_steps * log(radius / (eta * r))))
@@ -409,10 +410,12 @@ at("lemma1", "Lemma 1, below (43)", "Probability that one of two coupled runs es
         {iota: log(36 * d * escape_steps * log_inner)},
     ),
     "2/3 from (30), less the failures of Lemma 19 at iota = log(36 d T_esc log(S/(eta r))).",
+    premises=("lemma19",),
 )
 at("cor1", "Corollary 1", "Probability that a single run escapes")(
     Crossover(2 * probability, Integer(1) / 2, probability, Rational(1, 4)),
     "The coupled runs have the same law, and the probability that one of two escapes is at most twice that of one.",
+    premises=("lemma1",),
 )
 
 repeats = SYMBOLS.symbol("Q", "attempts that suffice")

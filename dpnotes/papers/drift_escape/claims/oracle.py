@@ -113,6 +113,7 @@ at("lemma7.sigma", "Lemma 7, eq. (8)", "Data noise of the oracle")(
         example={G: 1, M: 1, b1: 100, b2: 10, d: 10, kappa: 1},
     ),
     "Corollary 3 for a fresh gradient and the K differences since, which share the drift kappa; its constant put to 1.",
+    premises=("lemma7.jump",),
 )
 
 spread = lips * (M**2 * share * log(1 / delta) / (b2 * epsilon) ** 2)
@@ -125,6 +126,7 @@ at("lemma7.r", "Lemma 7, eq. (8)", "Gaussian noise of the oracle")(
     ),
     "Variances of Algorithm 2 add up over the K differences since the last fresh gradient; c_1 = c_2 = 1. An upper "
     "bound: (30) and (5) need one from below, which only the fresh gradient's noise gives.",
+    premises=("lemma7.jump",),
 )
 
 increase = SYMBOLS.symbol("increase", "increase of the risk above -(eta/6)|g|^2", LOSS)
@@ -176,7 +178,8 @@ at(
         Severity.PROOF,
         "The decreases are summed as if the path were one: when a failed attempt has won something, the jump back to "
         "the tested point loses it, and U bounds the sum only with these losses. The count of fresh gradients, O(U "
-        "eta/kappa), is not proved; a fresh gradient at every repeat would cost the rate.",
+        "eta/kappa), is not proved: 4 chi S costs logarithms only, M S^2/2 could cost a power. A fresh gradient at "
+        "every repeat would cost the rate.",
         U + N * Q * fall,
     ),
 )
@@ -338,7 +341,8 @@ def balanced_threshold(count: Any, scale: Any) -> Any:
     return G**2 * U * eta / (count * alpha**2) + G * sqrt(d) * U * eta / (scale * alpha)
 
 
-PROOF_OF_RATES = ("lemma8", "thm2.noise")  # the number of fresh gradients, and noise that is fresh in every step
+# The number of fresh gradients, the drift that the oracle knows, and noise that is fresh in every step.
+PROOF_OF_RATES = ("lemma8", "lemma7.jump", "thm2.noise")
 
 
 def rates(

@@ -41,13 +41,17 @@ sampling, privacy, mixed = n**-one_third, p ** Rational(2, 5), (p**2 / n) ** Rat
 at.own("window.low", "Where the lost term overtakes the sampling error")(
     Crossover(mixed, sampling, p, n ** Rational(-11, 12)),
     "The third vertex of the balance against the first; G = M = rho = U = 1, p = sqrt(d)/(n epsilon).",
+    premises=("own.rate",),
 )
 at.own("window.high", "Where the privacy error overtakes the lost term")(
-    Crossover(mixed, privacy, p, n ** Rational(-5, 7)), "The third vertex of the balance against the second."
+    Crossover(mixed, privacy, p, n ** Rational(-5, 7)),
+    "The third vertex of the balance against the second.",
+    premises=("own.rate",),
 )
 at.own("loss", "Error where the two printed terms are equal")(
     Crossover(a, mixed.xreplace({p: n ** Rational(-5, 6)}), a, n ** Rational(-16, 51)),
     "At p = n^(-5/6) both printed terms are n^(-1/3); the lost one is larger by n^(1/51).",
+    premises=("own.rate",),
 )
 
 share = sqrt(d) / (n * epsilon)
@@ -74,14 +78,14 @@ at.own("restarts", "Rate with a fresh gradient at each saddle")(
         alpha, n ** Rational(-2, 7) + share ** Rational(2, 5), {"alpha": alpha}, tuned, saddles, plain, normalised=ones
     ),
     "The terms of Theorem 2, and U sqrt(rho)/alpha^(3/2) more fresh gradients, one at each saddle.",
-    premises=("thm2.noise",),
+    premises=PROOF_OF_RATES,
 )
 
 third = (d / n**3) ** Rational(2, 17)
 at.own("selection", "Dimension up to which noisy Hessians can be selected from, at the corrected rate")(
     Crossover(d / (n * third ** Rational(3, 4)), third, d, n ** Rational(13, 27)),
     "One client, epsilon = 1: there the lost term, (d/n^3)^(2/17), is alpha; n^(6/13) in Remark 3.",
-    premises=("own.rate", "thm4"),
+    premises=("own.rate",),
 )
 at.own("repeats", "Attempts that are needed")(
     Identity(omega0, Rational(3, 4) ** (log(1 / omega0) / log(Rational(4, 3))), omega0),

@@ -104,6 +104,7 @@ at.own("products.dimension", "Dimension up to which selection by products costs 
     "The same at alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5), the private part of what is learned: d is at most (sqrt("
     "m) n epsilon)^2, as for gradients, where Remark 3 has (sqrt(m) n epsilon)^(6/13).",
     calculation=SELECTION_BY_PRODUCTS,
+    premises=("thm3",),
 )
 at.own("products.room", "Products that cost nothing")(
     Crossover(
@@ -111,4 +112,5 @@ at.own("products.room", "Products that cost nothing")(
     ),
     "With any K, at alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5): alpha^(-3/2), where the test needs alpha^(-1/4), and "
     "the power method alpha^(-1/2).",
+    premises=("thm3",),
 )

@@ -131,9 +131,9 @@ at("thmB.5.start", "Appendix B.2, above Theorem B.5", "Distance to minimisers af
     "Components 2L|x| and L|x - a| with a >= 2 lambda L, from -R: smoothed, the first has the slope x/lambda near 0, "
     "which balances the second's -L at x = lambda L.",
     (
-        Severity.PROOF,
-        "Fact B.2 (iii) is about one component: the mean of smoothed components has other minimisers, here lambda L "
-        "farther away. Assumed for simplicity, as the paper says.",
+        Severity.EDGE,
+        "An assumption, made for simplicity as the paper says, that can fail: Fact B.2 (iii) is about one component, "
+        "and the mean of smoothed components has other minimisers, here lambda L = alpha/3 farther away.",
         R + lam * L,
     ),
 )

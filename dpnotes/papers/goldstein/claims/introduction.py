@@ -59,5 +59,7 @@ population = sample_size(
     d / beta**2 + short_41, {**MULTI_PASS, **general}, (n, D, T, period), normalised=ones, logs=(ell, ell_net)
 )
 at("table1.thm4.1.stochastic", "Table 1, third row, and abstract", "Table 1, many passes, stochastic")(
-    population, f"{multi_origin} To this, the generalisation error of Proposition 5.1, which must be at most beta."
+    population,
+    f"{multi_origin} To this, a generalisation error, which must be at most beta (Proposition 5.1 in the paper).",
+    premises=("prop5.1",),
 )

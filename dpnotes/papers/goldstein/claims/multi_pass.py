@@ -114,7 +114,9 @@ at("thm4.1.G0", "Section 7.2, proof of Theorem 4.1", "Error of the oracle of man
 )
 at("remark4.2", "Remark 4.2", "Sample size of many passes for the population")(
     sample_size(n41 + L**2 * d / beta**2, {**MULTI_PASS, **general}, (n, D, T, period), logs=(ell, ell_net)),
-    "Theorem 4.1, and the generalisation error of Proposition 5.1 at most beta.",
+    "Theorem 4.1, and a generalisation error of at most beta, which the paper takes from Proposition 5.1 (for smoothed "
+    "gradients see own.generalisation).",
+    premises=("prop5.1",),
 )
 at("lemma4.3.sigma1", "Lemma 4.3", "Noise of resets")(
     Rate(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sympy import Min, Rational, sqrt
+from sympy import E, Min, Rational, log, sqrt
 
 from dpnotes.papers.noisy_sgd import calculators
 from dpnotes.papers.noisy_sgd.claims.privacy import (
@@ -348,21 +348,25 @@ at("sec3.4.laplace", "Section 3.4", "Scale of the noise of AboveThreshold")(
 curvature = SYMBOLS.symbol(
     "change", "change of the smallest eigenvalue", LOSS / LENGTH**2, latex="|\\lambda_{\\min} - \\lambda_{\\min}'|"
 )
-example = {first_share: 0.5, second_share: 0.5, n: 100, L: 1}
+example = {first_share: 1, second_share: 1, n: 1000, L: 1, rho: 1, sigma: 1}
+own_curvature = sqrt(rho * sigma / n)  # times u or v: the curvature of f at 0 from its one example
 at("sec3.4.hessian", "Section 3.4", "Sensitivity of the smallest eigenvalue")(
-    Inequality(shares * L, L / n, example=example, subject=curvature),
-    "Assumption A.3 says that f is L-smooth, not each f_i: with f_i = -/+ n L x^2/2 for one example, and 0 for the "
-    "others, the eigenvalue is -L for one data set and L for its neighbour.",
+    Inequality(shares * own_curvature, L / n, example=example, subject=curvature),
+    "Assumption A says that f is smooth, not each f_i. Take f_1 = +/- n a r^2 (cos(x/r) - 1), a = sqrt(rho sigma/n), r "
+    "= a/rho, and 0 for the others: its gradient is at most sigma, as Assumption B asks, f is a-smooth with a "
+    "rho-Lipschitz Hessian, and the eigenvalue at 0 is -a for one data set and a for its neighbour.",
     (
         Severity.PRIVACY,
-        "L/n needs smoothness of each f_i, and then is 2 L/n. With A.3 alone, the eigenvalue may change by 2 L, and "
-        "no noise of the order 1/n hides that.",
-        Inequality(shares * L, 2 * L),
+        "L/n needs smoothness of each f_i, and then is 2 L/n. With Assumptions A and B alone, the eigenvalue may "
+        "change by 2 sqrt(rho sigma/n), far above L/n, and at most by 2 sqrt(2 rho s/n), where s is the largest "
+        "deviation of a sample's gradient (own.sample; Landau's inequality for the derivatives of the difference).",
+        Inequality(shares * own_curvature, 2 * sqrt(2 * rho * sigma * sqrt(log(1 + (E - 1) * n)) / n), {n: (2, 1e9)}),
         Breach(
             1,
             0,
             1,
-            "n = 1000, one eigenvalue with the printed noise Lap(L/(n epsilon)), A.3 alone; 0.39 if each f_i is smooth",
+            "n = 1000, L = rho = sigma = 1, one eigenvalue with the printed noise Lap(L/(n epsilon)), which its change "
+            "exceeds 63 times; 0.39 if each f_i is smooth",
             SELECTION,
         ),
     ),

@@ -421,6 +421,7 @@ at("lemmaB.11.distance", "Lemma B.11, proof", "Distance of one of the coupled it
         where=of_growth,
     ),
     "Half of the difference, which is the noise's part minus the errors, as the proof quotes them.",
+    premises=("lemmaB.11.size",),
 )
 
 num_steps = SYMBOLS.symbol("I", "iterations to escape", domain=Domain(2, closed=True), latex="\\mathcal{I}")
@@ -462,7 +463,7 @@ at("thmB.13.share", "Theorem B.13", "Share of second-order stationary points")(
         where={first_share: Rational(1, 4), second_share: Rational(1, 4)},
     ),
     "At most a quarter of large gradients (Lemma B.3), and at most a quarter of saddle points (Lemma B.12).",
-    premises=("defB.1.constants", "lemmaB.12.share", "lemmaB.12.probability"),
+    premises=("defB.1.constants", "lemmaB.11.loss", "lemmaB.12.share", "lemmaB.12.probability", "thmB.13.noise"),
 )
 
 # ---------------------------------------------------------------- Lemma C.1

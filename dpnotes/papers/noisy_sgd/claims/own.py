@@ -113,7 +113,7 @@ at.own("rate", "Accuracy by the deterministic sensitivity")(
     "Theorem 3.5 with the sensitivity of own.sensitivity in place of 2 C/B: no event, no second delta, no condition "
     "on the step size for privacy.",
     calculation=calculators.DETERMINISTIC_LOOP,
-    premises=("thmB.13.share",),
+    premises=("lemmaB.12.probability", "thmB.13.noise"),
 )
 at.own("gradient", "Bound of the gradients with the privacy noise")(
     bounded_gradients.restate(correct_c),
@@ -189,6 +189,7 @@ at.own("constants", "Accuracy of Theorem 3.5 with its constants")(
     "alpha^4 = (c_2 C/(n epsilon))^2 ell T alpha^4/Delta^2, with T = 64 f_max/(eta alpha^2) at the step size c_eta "
     "alpha^2/(L (d + 1) Delta^2).",
     calculation=calculators.CLOSED_LOOP,
+    premises=("defB.1.constants",),
 )
 at.own("step", "The step size of Theorem 3.5 keeps the objective bounded")(
     Choice(

@@ -256,6 +256,7 @@ gained = SYMBOLS.symbol("TF/(10I)", "decrease", LOSS, latex="T\\mathcal{F}/(10\\
 at("lemmaB.12.progress", "Lemma B.12, proof", "Decrease over all buckets")(
     Identity(gained, f_max * 64 * c_F / (10 * c_I), T * decrease / (10 * escape), where=SCALES),
     "T, F and I of Definition B.1.",
+    premises=("lemmaB.12.share",),
 )
 
 error = {"minibatch error over difference": eta * sigma * sqrt(ell / B) / (eta * Delta)}

@@ -43,7 +43,7 @@ bound = sqrt(L * f_max) + sigma * sqrt(ell)
 at("thm1.1.alpha", "Theorem 1.1", "Accuracy, informally")(
     best_accuracy(dimension_rate, bound, normalised=(L, rho, f_max, sigma)),
     "The balance of Theorem 3.5 with L, rho, f_max and sigma of order 1.",
-    premises=("thmB.13.share",),
+    premises=("lemmaB.12.probability", "thmB.13.noise"),  # other constants of Theorem B.13 are hidden
 )
 
 window = {"window of epsilon": epsilon * n**2 / (T * B**2)}

@@ -113,9 +113,7 @@ def jupyterlab(root: Path, home: Path, seconds: float = 60) -> Iterator[str]:
             [sys.executable, "-m", "jupyterlab", *options],
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=environment()
-            | {name: str(home / folder) for name, folder in folders.items()}
-            | {"JUPYTER_CONFIG_PATH": copies.config_path()},
+            env=environment() | {name: str(home / folder) for name, folder in folders.items()} | copies.settings(),
             start_new_session=True,
         )
         try:

@@ -197,7 +197,7 @@ BROKEN = "() => [...document.images].filter(i => !(i.complete && i.naturalWidth)
 @pytest.mark.parametrize("path", [path.relative_to(ROOT) for path in NOTEBOOKS], ids=lambda path: path.stem)
 def test_a_notebook_reads_without_a_kernel(opened, path: Path):
     cells = json.loads(path.read_text())["cells"]
-    folded = [cell for cell in cells if cell["metadata"].get("jupyter", {}).get("source_hidden")]
+    folded = [cell for cell in cells if cell["cell_type"] == "code" and cell["metadata"].get("jupyter")]
     with opened(str(path.with_suffix(".html"))) as page:
         assert page.evaluate(UNSET) == []
         assert any("$" in "".join(cell["source"]) for cell in cells) == bool(page.locator("mjx-container").count())
@@ -208,10 +208,10 @@ def test_a_notebook_reads_without_a_kernel(opened, path: Path):
         closed = page.locator("details.hide:not([open])")
         assert closed.count() == len(folded) and page.locator("details.hide[open]").count() == 0
         if folded:
-            code = closed.first.locator("pre").first
-            assert not code.is_visible()
+            inside = closed.first.locator("pre, img, table").first
+            assert not inside.is_visible()
             closed.first.locator("summary").click()
-            page.locator("details.hide[open] pre").first.wait_for(state="visible")
+            page.locator("details.hide[open]").locator("pre, img, table").first.wait_for(state="visible")
 
 
 @pytest.mark.parametrize("width", [500, 1300])

@@ -258,6 +258,8 @@ def test_a_folded_output_opens_with_its_run_and_a_listing_is_copied_without_its_
         notebook.wait_until_shown()
         answer = notebook.page.locator(".jp-OutputArea-output", has_text="the answer")
         assert not answer.count() or not answer.first.is_visible()
+        page = notebook.page.evaluate("() => fetch('/nbconvert/html/folded.ipynb').then(answer => answer.text())")
+        assert "what it gives (predict first)" in page, "the menu's export folds, too"
         notebook.run_all()
         answer.first.wait_for(state="visible", timeout=10_000)
         (stepper,) = notebook.steppers()

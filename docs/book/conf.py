@@ -20,6 +20,7 @@ API = BOOK / "api"  # written by `write`, ignored by git
 # The parts that users call; a paper's claims and experiments are reached by their names.
 PUBLIC = {"core", "guarantees", "sampling", "streams", "privacy", "problems", "oracles", "methods", "measure", "papers"}
 PUBLIC |= {"theory", "experiments", "notebook"}
+FOLDS = {"source_hidden": "input", "outputs_hidden": "output"}
 LEFT_OUT = {"claims", "experiments", "notation"}
 os.environ["OMP_NUM_THREADS"] = "1"
 
@@ -103,8 +104,10 @@ def prepare(app: Sphinx, docname: str, content: list[str]) -> None:
         for cell in notebook["cells"]:
             if cell["cell_type"] == "markdown":
                 cell["source"] = linked("".join(cell["source"]), folder)
-            elif cell["metadata"].get("jupyter", {}).get("source_hidden"):
-                cell["metadata"].setdefault("tags", []).append("hide-input")
+            else:
+                folds = cell["metadata"].get("jupyter", {})
+                hidden = [f"hide-{part}" for fold, part in FOLDS.items() if folds.get(fold)]
+                cell["metadata"]["tags"] = ["hide-cell"] if len(hidden) == 2 else hidden
         content[0] = json.dumps(notebook)
     elif app.env.doc2path(docname).suffix == ".md":
         content[0] = linked(content[0], folder)

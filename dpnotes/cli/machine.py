@@ -73,7 +73,22 @@ def lab(
     if not copy_only:
         sys.stdout.flush()
         command = copies.jupyterlab(found.folder, port, browser)
-        os.execve(command[0], command, os.environ | {"JUPYTER_CONFIG_PATH": copies.config_path()})
+        os.execve(command[0], command, os.environ | copies.settings())
+
+
+@command("export")
+def export(
+    notebook: Annotated[Path, typer.Argument(help="An .ipynb file.")],
+    out: Annotated[Path | None, typer.Option(help="Default: the notebook's name with .html, here.")] = None,
+) -> None:
+    """Write a notebook as a page to read anywhere; what is folded in JupyterLab opens with a click."""
+    from dpnotes.notebook import copies
+
+    if notebook.suffix != ".ipynb" or not notebook.is_file():
+        raise ValueError(f"Expected NOTEBOOK={str(notebook)!r} to be an .ipynb file.")
+    page = out or Path(notebook.with_suffix(".html").name)
+    copies.to_page(notebook, page)
+    typer.echo(f"{page} written")
 
 
 @command("doctor")

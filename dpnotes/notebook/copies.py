@@ -121,16 +121,35 @@ def jupyterlab(folder: Path, port: int, browser: bool) -> list[str]:
     return [sys.executable, "-P", "-m", "jupyterlab", *options]
 
 
-def config_path() -> str:
-    """The JUPYTER_CONFIG_PATH of JupyterLab: the package's settings, then those that this process has.
+def settings() -> dict[str, str]:
+    """The environment variables that name the package's settings and page template, then those of this process.
 
     They are defaults: what a user sets in JupyterLab comes before them.
 
-    >>> Path(config_path().split(os.pathsep)[0]).name
-    'lab'
+    >>> {name: Path(paths.split(os.pathsep)[0]).name for name, paths in settings().items()}
+    {'JUPYTER_CONFIG_PATH': 'lab', 'JUPYTER_PATH': 'lab'}
     """
-    theirs = os.environ.get("JUPYTER_CONFIG_PATH")
-    return os.pathsep.join([str(Path(__file__).with_name("lab")), *([theirs] if theirs else [])])
+    theirs = {name: os.environ.get(name) for name in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH")}
+    ours = str(Path(__file__).with_name("lab"))
+    return {name: os.pathsep.join([ours, *([paths] if paths else [])]) for name, paths in theirs.items()}
+
+
+def to_page(notebook: Path, page: Path) -> None:
+    """Write a notebook as an HTML page on which folded code and outputs stay folded.
+
+    Args:
+      notebook: a file of nbformat 4.
+      page: the file to write; one that is there is replaced.
+
+    Raises:
+      OSError: the notebook cannot be read, or the page not be written.
+      nbformat.reader.NotJSONError: the file is no notebook.
+    """
+    from nbconvert import HTMLExporter
+
+    templates = str(Path(__file__).with_name("lab") / "nbconvert/templates")
+    exporter = HTMLExporter(template_name="dpnotes", extra_template_basedirs=[templates])
+    files.write({page: exporter.from_filename(str(notebook))[0].encode()})
 
 
 def _paths() -> dict[str, Path]:

@@ -125,7 +125,20 @@ def test_without_a_command_the_usage_and_status_2(line: list[str]):
 
 def test_version_and_help_are_plain():
     assert call("--version").stdout.startswith("dpnotes 0.")
-    for command in ("list", "run", "status", "clean", "results", "check", "calc", "cite", "lab", "doctor", "cells"):
+    for command in (
+        "list",
+        "run",
+        "status",
+        "clean",
+        "results",
+        "check",
+        "calc",
+        "cite",
+        "lab",
+        "export",
+        "doctor",
+        "cells",
+    ):
         text = call(command, "--help").stdout
         assert text.startswith("Usage: ") and text.isascii(), "no boxes"
 
@@ -534,3 +547,10 @@ def test_doctor_names_what_is_missing_and_what_to_do(monkeypatch: pytest.MonkeyP
     result = call("doctor", code=1)
     assert "pip install -c constraints.txt" in result.stdout and "apt-get install chromium" in result.stdout
     assert "problems" in result.stderr
+
+
+def test_export_writes_a_page_and_refuses_what_is_no_notebook(tmp_path: Path):
+    page = tmp_path / "page.html"
+    assert call("export", str(ROOT / "notebooks/rates.ipynb"), "--out", str(page)).stdout == f"{page} written\n"
+    assert page.stat().st_size > 10_000
+    assert "to be an .ipynb file" in one_error("export", str(tmp_path / "none.ipynb"))

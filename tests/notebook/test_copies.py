@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 from typer.testing import CliRunner
 
@@ -276,3 +277,13 @@ def test_copying_loads_nothing_heavy():
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert run.stdout == "set()\n"
+
+
+def test_an_exported_page_folds_what_the_notebook_folds_and_shows_stills(tmp_path: Path):
+    page = tmp_path / "page.html"
+    copies.to_page(ROOT / "notebooks/00_start_here.ipynb", page)
+    notebook, text = nbformat.read(ROOT / "notebooks/00_start_here.ipynb", as_version=4), page.read_text()
+    folds = [cell.metadata.get("jupyter", {}) for cell in notebook.cells if cell.cell_type == "code"]
+    for fold, words in (("source_hidden", "code that draws"), ("outputs_hidden", "what it gives")):
+        assert text.count(f">{words}") == sum(bool(cell.get(fold)) for cell in folds)
+    assert text.count("<figure>") == sum("<figure>" in str(cell.get("outputs")) for cell in notebook.cells) > 0

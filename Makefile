@@ -99,7 +99,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.lab: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing into $(VENV): a few minutes the first time."
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[lab]'
+	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[lab]'
 	@touch $@
 
 # Tests of the GPU kernel need Triton, which PyTorch's CPU builds lack; it exists only for Linux.
@@ -110,5 +110,5 @@ $(VENV)/.triton: $(VENV)/.dev
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing into $(VENV): a few minutes the first time."
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $(VENV)/.lab $@

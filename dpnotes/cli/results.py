@@ -248,6 +248,9 @@ def status(
         typer.echo(f"not verified for {LONG_UNVERIFIED} commits: {', '.join(long)} (dpnotes verify --write)")
 
 
+_ROWS = 20  # of a table that is shown
+
+
 @command("results")
 def results(
     name: ExperimentName,
@@ -257,7 +260,7 @@ def results(
     csv: Annotated[bool, typer.Option("--csv")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a stored result as a table, with its decision."""
+    """Show the answer of a stored result, with the facts behind it and its first rows."""
     from dpnotes import experiments as parts
 
     if csv and as_json:
@@ -288,9 +291,11 @@ def results(
             }
         )
     else:
-        typer.echo(result.frame.to_string(index=False))
         for line in _remarks(result):
             typer.echo(line)
+        typer.echo(f"\n{result.frame.head(_ROWS).to_string(index=False)}")
+        if len(result.frame) > _ROWS:
+            typer.echo(f"... {len(result.frame) - _ROWS} more rows: --csv or --json")
 
 
 def _largest(experiment: "Experiment") -> "Result":
@@ -306,10 +311,10 @@ def _largest(experiment: "Experiment") -> "Result":
 def _remarks(result: "Result") -> Iterable[str]:
     from dpnotes.experiments import outcome
 
-    remarks = [("state", result.state), ("reason", result.reason), ("computed", f"{result.computed}; {result.agreed}")]
     found = outcome(result.experiment, result.decision)
-    remarks += [("profile", result.spec.profile), ("question", found.question), ("answer", found)]
+    remarks = [("question", found.question), ("answer", found), ("profile", result.spec.profile)]
     remarks += [("found", f"{name}: {fact}" if name else fact) for name, fact in found.facts]
+    remarks += [("state", result.state), ("reason", result.reason), ("computed", f"{result.computed}; {result.agreed}")]
     remarks += [("rule", result.spec["decision_rule"]), ("chances", result.chances)]
     remarks += [("unaccounted", text) for text in result.unaccounted]
     return [columns((name, 11), str(text)) for name, text in remarks if str(text)]

@@ -134,7 +134,7 @@ def test_the_readme_s_plain_pip_lines_are_what_make_runs():
     venv, _, install = create.partition(" && ")
     assert venv == "python3 -m venv .venv"
     assert install == ".venv/bin/python -m pip install -c constraints.txt -e '.[dev]'"
-    assert "-m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'" in makefile
+    assert "-m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'" in makefile
     assert open_lab == ".venv/bin/dpnotes lab" and "$(BIN)/dpnotes lab --port" in makefile
     assert "jupyter lab" not in readme + makefile, (
         "it would save what a reader does into the notebooks of the repository"

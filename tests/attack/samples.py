@@ -1,0 +1,169 @@
+"""Seeded mutants of the experiments, compared with the stored quick results: python -m tests.attack.samples
+
+Mutants of `FOLDERS` are drawn until quick cells run the lines of `NUMBER` of them. Each is written into a copy of the
+repository, where the cells that a commit may sample are run again, the cheapest first. An interrupted run continues
+where it ended; the outcomes stand in samples.csv.
+"""
+
+import ast
+import csv
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from coverage import Coverage
+
+from dpnotes.cli import catalogue
+from dpnotes.experiments import agreement, store
+from dpnotes.experiments.provenance import environment, variables_for
+from tests.attack.mutants import ROOT, TABLE, Mutant, around, chosen, copied, statement
+
+STUDIES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("dpnotes/papers/*/experiments"))
+FOLDERS = ("dpnotes/experiments", *STUDIES)
+OUTCOMES, LINES = TABLE.with_name("samples.csv"), ROOT / ".cache" / "lines_of_cells.json"
+NUMBER, DRAWS, COVERED = 30, 300, 20.0  # COVERED: seconds of each result's cells whose lines are recorded
+ENOUGH, LONGEST = 40.0, 300.0  # seconds of cells run for a mutant that one of them noticed, and for any other
+Name = tuple[str, int]  # an experiment and the number of its cell
+Row = dict[str, Any]
+
+
+def results() -> list[store.Result]:
+    return [store.load(one, "quick") for one in catalogue.all_experiments() if "quick" in one.specs]
+
+
+def cells(ids: set[str]) -> list[Name]:
+    """Return the cells of these experiments that a commit may sample, cells with new levels first, cheapest first."""
+    parts = [agreement.samples_of(result, "0") for result in results() if result.experiment.id in ids]
+    found = [(place, s.seconds, s.experiment.id, s.number) for both in parts for place in (0, 1) for s in both[place]]
+    return [cell[2:] for cell in sorted(found) if cell[1] <= agreement.LONGEST]
+
+
+def rerun(wanted: list[Name], enough: float, longest: float) -> Iterator[tuple[Name | None, float, str]]:
+    """Yield each cell, its seconds and its differences; no cell, and the reason, where a commit could draw none."""
+    found = results()
+    if changed := [f"{result.state}: {result.reason}" for result in found if result.state != "stored"]:
+        yield None, 0.0, changed[0]
+        return
+    samples = {(s.experiment.id, s.number): s for r in found for part in agreement.samples_of(r, "0") for s in part}
+    differ, seconds = False, 0.0
+    for name in wanted:
+        if seconds > (enough if differ else longest):
+            return
+        try:
+            outcome = agreement.compare(samples[tuple(name)], "cpu")
+            took, said = outcome.seconds, "; ".join(outcome.differences)
+        except Exception as error:
+            took, said = 0.0, f"{type(error).__name__}: {error}"
+        differ, seconds = differ or bool(said), seconds + took
+        yield name, round(took, 2), said[:200]
+
+
+def report(wanted: list[Name], enough: float, longest: float) -> None:
+    """Print what `rerun` yields, a line each, then the lines of code that it ran in each module of `FOLDERS`."""
+    measured = Coverage(data_file=None, include=[f"{ROOT}/{folder}/*" for folder in FOLDERS])
+    catalogue.all_experiments()
+    with measured.collect():
+        for row in rerun(wanted, enough, longest):
+            print(json.dumps(row), flush=True)
+    ran = measured.get_data()
+    print(json.dumps({str(Path(f).relative_to(ROOT)): sorted(ran.lines(f) or ()) for f in ran.measured_files()}))
+
+
+def reran(copy: Path, wanted: list[Name], enough: float, longest: float) -> tuple[list[Any], dict[str, list[int]]]:
+    """Run `report` with a copy's code and with the stored results' instructions and threads; return what it printed."""
+    here, stored = environment("cpu")["name"], results()[0].manifest["environments"][0]
+    changes = {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", **variables_for(stored, here)}
+    command = [sys.executable, "-m", "tests.attack.samples", json.dumps([wanted, enough, longest])]
+    done = subprocess.run(
+        ["timeout", "900", *command], cwd=copy, env=os.environ | changes, capture_output=True, text=True, check=False
+    )
+    printed = [json.loads(line) for line in done.stdout.splitlines() if line[:1] in ("[", "{")]
+    if done.returncode:
+        return [*printed, [None, 0.0, done.stderr.strip()[-200:] or "time was up"]], {}
+    return printed[:-1], printed[-1]
+
+
+def lines_of_cells() -> dict[str, dict[str, list[int]]]:
+    """Return the lines of each module that the first cells of each result run; they have to agree, as the control.
+
+    Raises:
+      RuntimeError: if one does not.
+    """
+    known = json.loads(LINES.read_text()) if LINES.exists() else {}
+    for name in (one.experiment.id for one in results() if one.experiment.id not in known):
+        rows, known[name] = reran(ROOT, cells({name}), COVERED, COVERED)
+        if different := [said for _, _, said in rows if said]:
+            raise RuntimeError(f"Expected the cells to agree without a mutant: {different[0]}")
+        LINES.parent.mkdir(exist_ok=True)
+        LINES.write_text(json.dumps(known))
+        print(f"{name}: {len(rows)} cells, {sum(row[1] for row in rows):.0f} s", flush=True)
+    return known
+
+
+def users(mutant: Mutant, known: dict[str, dict[str, list[int]]]) -> set[str]:
+    """Return the experiments whose cells run the mutated statement; of a module's own statement, those that run any."""
+    text = (ROOT / mutant.file).read_text()
+    inside = around(text, mutant.line)
+    functions = [node for node in inside if isinstance(node, ast.FunctionDef)]
+    if inside[-1] in functions:  # a default
+        lines = range(inside[-1].lineno, (inside[-1].end_lineno or 0) + 1)
+    else:
+        lines = statement(text, mutant.line) if functions else range(len(text))
+    return {name for name, files in known.items() if any(line in lines for line in files.get(mutant.file, ()))}
+
+
+def share(rows: list[Any], draws: list[list[agreement.Sample]]) -> float:
+    """Return the share of draws that notice a mutant; unknown cells of a result differ as often as its known ones."""
+    differs = {tuple(name): bool(said) for name, _, said in rows if name}
+    if len(differs) < len(rows):
+        return 1.0
+    names = {name for name, _ in differs}
+    rates = {n: sum(d for c, d in differs.items() if c[0] == n) / sum(c[0] == n for c in differs) for n in names}
+    chances = [[differs.get((s.experiment.id, s.number), rates.get(s.experiment.id, 0.0)) for s in d] for d in draws]
+    return sum(1 - math.prod(1 - chance for chance in of) for of in chances) / len(draws)
+
+
+def judged(mutant: Mutant, copy: Path, ids: set[str], draws: list[list[agreement.Sample]]) -> Row:
+    """Write a mutant into the copy, run cells of these experiments again, and put the module back."""
+    path = copy / mutant.file
+    whole, rows = path.read_text(), []
+    try:
+        path.write_text(mutant.source(whole))
+        if ids:
+            rows, _ = reran(copy, cells(ids), ENOUGH, LONGEST)
+    finally:
+        path.write_text(whole)
+    found = [said for _, _, said in rows if said]
+    said = {name: getattr(mutant, name) for name in ("file", "line", "said", "old", "new")}
+    return said | {
+        "results": len(ids), "cells": len(rows), "differ": len(found), "share": round(share(rows, draws), 3),
+        "seconds": round(sum(row[1] for row in rows), 1), "first": found[0] if found else "", "why": "",
+    }  # fmt: skip
+
+
+def main() -> None:
+    known, rows = lines_of_cells(), list[Row]()
+    if OUTCOMES.exists():
+        rows = list(csv.DictReader(OUTCOMES.open(newline="")))
+    draws = [agreement.draw(results(), str(seed), 120.0) for seed in range(DRAWS)]
+    with tempfile.TemporaryDirectory() as place:
+        copy = copied(Path(place, "copy"))
+        for mutant in chosen(1000, 0, FOLDERS)[len(rows) :]:
+            if sum(int(row["results"]) > 0 for row in rows) == NUMBER:
+                return
+            rows.append(judged(mutant, copy, users(mutant, known), draws))
+            with OUTCOMES.open("w", newline="") as file:
+                writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(rows)
+            print({name: value for name, value in rows[-1].items() if name != "said"}, flush=True)
+
+
+if __name__ == "__main__":
+    report(*json.loads(sys.argv[1])) if len(sys.argv) > 1 else main()

@@ -28,7 +28,7 @@ STUDIES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("dpnotes/pape
 FOLDERS = ("dpnotes/experiments", *STUDIES)
 OUTCOMES, LINES = TABLE.with_name("samples.csv"), ROOT / ".cache" / "lines_of_cells.json"
 NUMBER, DRAWS, COVERED = 30, 300, 20.0  # COVERED: seconds of each result's cells whose lines are recorded
-ENOUGH, LONGEST = 40.0, 300.0  # seconds of cells run for a mutant that one of them noticed, and for any other
+ENOUGH, LONGEST = 20.0, 300.0  # seconds of cells run for a mutant that one of them noticed, and for any other
 Name = tuple[str, int]  # an experiment and the number of its cell
 Row = dict[str, Any]
 

@@ -28,7 +28,7 @@ STUDIES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("dpnotes/pape
 FOLDERS = ("dpnotes/experiments", *STUDIES)
 OUTCOMES, LINES = TABLE.with_name("samples.csv"), ROOT / ".cache" / "lines_of_cells.json"
 NUMBER, DRAWS, COVERED = 30, 300, 20.0  # COVERED: seconds of each result's cells whose lines are recorded
-ENOUGH, LONGEST = 20.0, 300.0  # seconds of cells run for a mutant that one of them noticed, and for any other
+ENOUGH, LONGEST = 20.0, 150.0  # seconds of cells run for a mutant that one of them noticed, and for any other
 Name = tuple[str, int]  # an experiment and the number of its cell
 Row = dict[str, Any]
 
@@ -44,30 +44,43 @@ def cells(ids: set[str]) -> list[Name]:
     return [cell[2:] for cell in sorted(found) if cell[1] <= agreement.LONGEST]
 
 
-def rerun(wanted: list[Name], enough: float, longest: float) -> Iterator[tuple[Name | None, float, str]]:
-    """Yield each cell, its seconds and its differences; no cell, and the reason, where a commit could draw none."""
-    found = results()
-    if changed := [f"{result.state}: {result.reason}" for result in found if result.state != "stored"]:
-        yield None, 0.0, changed[0]
-        return
-    samples = {(s.experiment.id, s.number): s for r in found for part in agreement.samples_of(r, "0") for s in part}
-    differ, seconds = False, 0.0
-    for name in wanted:
+def refusal() -> str:
+    """Return why a commit can sample no cell of some result; empty if it can of each.
+
+    Raises:
+      ValueError: an experiment lists other cells than the stored ones.
+    """
+    for result in results():
+        if result.state != "stored":
+            return f"{result.state}: {result.reason}"
+        agreement.samples_of(result, "0")
+    return ""
+
+
+def rerun(wanted: list[Name], enough: float, longest: float) -> Iterator[tuple[Name, float, str]]:
+    """Yield each cell, its seconds and its differences."""
+    known, differ, seconds = {one.id: one for one in catalogue.all_experiments()}, False, 0.0
+    for name, number in wanted:
         if seconds > (enough if differ else longest):
             return
         try:
-            outcome = agreement.compare(samples[tuple(name)], "cpu")
+            outcome = agreement.compare(agreement.Sample(known[name], "quick", number), "cpu")
             took, said = outcome.seconds, "; ".join(outcome.differences)
         except Exception as error:
             took, said = 0.0, f"{type(error).__name__}: {error}"
         differ, seconds = differ or bool(said), seconds + took
-        yield name, round(took, 2), said[:200]
+        yield (name, number), round(took, 2), said[:200]
 
 
 def report(wanted: list[Name], enough: float, longest: float) -> None:
-    """Print what `rerun` yields, a line each, then the lines of code that it ran in each module of `FOLDERS`."""
+    """Print what `rerun` yields, a line each, then the lines of code that it ran in each module of `FOLDERS`.
+
+    Raises:
+      ValueError: a commit can sample no cell of some result.
+    """
+    if why := refusal():
+        raise ValueError(why)
     measured = Coverage(data_file=None, include=[f"{ROOT}/{folder}/*" for folder in FOLDERS])
-    catalogue.all_experiments()
     with measured.collect():
         for row in rerun(wanted, enough, longest):
             print(json.dumps(row), flush=True)
@@ -85,7 +98,7 @@ def reran(copy: Path, wanted: list[Name], enough: float, longest: float) -> tupl
     )
     printed = [json.loads(line) for line in done.stdout.splitlines() if line[:1] in ("[", "{")]
     if done.returncode:
-        return [*printed, [None, 0.0, done.stderr.strip()[-200:] or "time was up"]], {}
+        return [*printed, [None, 0.0, (done.stderr.strip() or "time was up").splitlines()[-1][:200]]], {}
     return printed[:-1], printed[-1]
 
 

@@ -184,9 +184,10 @@ def judged(toy: Toy, module: str, new: str, monkeypatch: pytest.MonkeyPatch) -> 
 
     def reran(copy: Path, *settings: Any) -> tuple[list[Any], dict[str, list[int]]]:
         toy.reload()
-        return list(samples.rerun(*settings)), {}
+        why = samples.refusal()
+        return [(None, 0.0, why)] if why else list(samples.rerun(*settings)), {}
 
-    monkeypatch.setattr(samples, "results", lambda: [store.load(toy.experiment, "quick")])
+    monkeypatch.setattr(catalogue, "all_experiments", lambda: [toy.experiment])
     monkeypatch.setattr(samples, "reran", reran)
     draws, path = [draw(samples.results(), seed, 60.0) for seed in "abc"], toy.folder / f"toys/{module}.py"
     whole = path.read_text()

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,8 @@ from tests.attack.mutants import ROOT, TABLE, Mutant, around, chosen, copied, st
 STUDIES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("dpnotes/papers/*/experiments"))
 FOLDERS = ("dpnotes/experiments", *STUDIES)
 OUTCOMES, LINES = TABLE.with_name("samples.csv"), ROOT / ".cache" / "lines_of_cells.json"
-NUMBER, DRAWS, COVERED = 30, 300, 20.0  # COVERED: seconds of each result's cells whose lines are recorded
-ENOUGH, LONGEST = 20.0, 150.0  # seconds of cells run for a mutant that one of them noticed, and for any other
+NUMBER, DRAWS, COVERED = 30, 200, 20.0  # COVERED: seconds of each result's cells whose lines are recorded
+ENOUGH, LONGEST = 5.0, 150.0  # seconds of cells run for a mutant that one of them noticed, and for any other
 Name = tuple[str, int]  # an experiment and the number of its cell
 Row = dict[str, Any]
 
@@ -72,8 +73,8 @@ def rerun(wanted: list[Name], enough: float, longest: float) -> Iterator[tuple[N
         yield (name, number), round(took, 2), said[:200]
 
 
-def report(wanted: list[Name], enough: float, longest: float) -> None:
-    """Print what `rerun` yields, a line each, then the lines of code that it ran in each module of `FOLDERS`.
+def report(wanted: list[Name], enough: float, longest: float, measure: bool) -> None:
+    """Print what `rerun` yields, a line each; then the lines of code that it ran in `FOLDERS`, if they are measured.
 
     Raises:
       ValueError: a commit can sample no cell of some result.
@@ -81,18 +82,18 @@ def report(wanted: list[Name], enough: float, longest: float) -> None:
     if why := refusal():
         raise ValueError(why)
     measured = Coverage(data_file=None, include=[f"{ROOT}/{folder}/*" for folder in FOLDERS])
-    with measured.collect():
+    with measured.collect() if measure else nullcontext():
         for row in rerun(wanted, enough, longest):
             print(json.dumps(row), flush=True)
     ran = measured.get_data()
     print(json.dumps({str(Path(f).relative_to(ROOT)): sorted(ran.lines(f) or ()) for f in ran.measured_files()}))
 
 
-def reran(copy: Path, wanted: list[Name], enough: float, longest: float) -> tuple[list[Any], dict[str, list[int]]]:
+def reran(copy: Path, *settings: Any) -> tuple[list[Any], dict[str, list[int]]]:
     """Run `report` with a copy's code and with the stored results' instructions and threads; return what it printed."""
     here, stored = environment("cpu")["name"], results()[0].manifest["environments"][0]
     changes = {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", **variables_for(stored, here)}
-    command = [sys.executable, "-m", "tests.attack.samples", json.dumps([wanted, enough, longest])]
+    command = [sys.executable, "-m", "tests.attack.samples", json.dumps(settings)]
     done = subprocess.run(
         ["timeout", "900", *command], cwd=copy, env=os.environ | changes, capture_output=True, text=True, check=False
     )
@@ -110,7 +111,7 @@ def lines_of_cells() -> dict[str, dict[str, list[int]]]:
     """
     known = json.loads(LINES.read_text()) if LINES.exists() else {}
     for name in (one.experiment.id for one in results() if one.experiment.id not in known):
-        rows, known[name] = reran(ROOT, cells({name}), COVERED, COVERED)
+        rows, known[name] = reran(ROOT, cells({name}), COVERED, COVERED, True)
         if different := [said for _, _, said in rows if said]:
             raise RuntimeError(f"Expected the cells to agree without a mutant: {different[0]}")
         LINES.parent.mkdir(exist_ok=True)
@@ -149,7 +150,7 @@ def judged(mutant: Mutant, copy: Path, ids: set[str], draws: list[list[agreement
     try:
         path.write_text(mutant.source(whole))
         if ids:
-            rows, _ = reran(copy, cells(ids), ENOUGH, LONGEST)
+            rows, _ = reran(copy, cells(ids), ENOUGH, LONGEST, False)
     finally:
         path.write_text(whole)
     found = [said for _, _, said in rows if said]

@@ -58,6 +58,15 @@ def test_on_the_machine_of_the_result_one_bit_is_a_difference_named_by_cell_colu
     assert f"{stored[3]!r}, now {np.nextafter(stored[3], 9)!r}" in line
 
 
+@pytest.mark.parametrize(("after", "differs"), [("0.125 + 1e-12", False), ("0.126", True), ("0.125, runs=1", True)])
+def test_a_privacy_event_that_is_not_on_record_is_a_difference(toy: Toy, elsewhere: None, after: str, differs: bool):
+    toy.run()
+    assert one_cell(toy).differences == (), "the control"
+    toy.edit("experiment", "rho=0.125", f"rho={after}")
+    said = [line for line in one_cell(toy).differences if "the stored privacy events do not include {'mech" in line]
+    assert len(said) == differs
+
+
 # For each result of the toy: its column that differs on another processor, and the distance.
 ELSEWHERE = [
     ('"value": value,', '"value": value * (1 + 9e-7),', "", 9e-7),
@@ -185,7 +194,7 @@ def judged(toy: Toy, module: str, new: str, monkeypatch: pytest.MonkeyPatch) -> 
     def reran(copy: Path, *settings: Any) -> tuple[list[Any], dict[str, list[int]]]:
         toy.reload()
         why = samples.refusal()
-        return [(None, 0.0, why)] if why else list(samples.rerun(*settings)), {}
+        return [(None, 0.0, why)] if why else list(samples.rerun(*settings[:3])), {}
 
     monkeypatch.setattr(catalogue, "all_experiments", lambda: [toy.experiment])
     monkeypatch.setattr(samples, "reran", reran)

@@ -28,8 +28,8 @@ from tests.attack.mutants import ROOT, TABLE, Mutant, around, chosen, copied, st
 STUDIES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("dpnotes/papers/*/experiments"))
 FOLDERS = ("dpnotes/experiments", *STUDIES)
 OUTCOMES, LINES = TABLE.with_name("samples.csv"), ROOT / ".cache" / "lines_of_cells.json"
-NUMBER, DRAWS, COVERED = 30, 200, 20.0  # COVERED: seconds of each result's cells whose lines are recorded
-ENOUGH, LONGEST = 5.0, 150.0  # seconds of cells run for a mutant that one of them noticed, and for any other
+NUMBER, DRAWS, COVERED = 30, 100, 20.0  # COVERED: seconds of each result's cells whose lines are recorded
+ENOUGH, LONGEST = 5.0, 60.0  # seconds of cells run for a mutant that one of them noticed, and for any other
 Name = tuple[str, int]  # an experiment and the number of its cell
 Row = dict[str, Any]
 
@@ -129,7 +129,9 @@ def users(mutant: Mutant, known: dict[str, dict[str, list[int]]]) -> set[str]:
         lines = range(inside[-1].lineno, (inside[-1].end_lineno or 0) + 1)
     else:
         lines = statement(text, mutant.line) if functions else range(len(text))
-    return {name for name, files in known.items() if any(line in lines for line in files.get(mutant.file, ()))}
+    found = {name for name, files in known.items() if any(line in lines for line in files.get(mutant.file, ()))}
+    paper = mutant.file.split("/")[2]
+    return found or {name for name in known if not functions and name.startswith(f"{paper}.")}
 
 
 def share(rows: list[Any], draws: list[list[agreement.Sample]]) -> float:

@@ -193,8 +193,11 @@ def judged(toy: Toy, module: str, new: str, monkeypatch: pytest.MonkeyPatch) -> 
 
     def reran(copy: Path, *settings: Any) -> tuple[list[Any], dict[str, list[int]]]:
         toy.reload()
-        why = samples.refusal()
-        return [(None, 0.0, why)] if why else list(samples.rerun(*settings[:3])), {}
+        try:
+            samples.refuse()
+        except ValueError as error:
+            return [(None, 0.0, str(error))], {}
+        return list(samples.rerun(*settings[:3])), {}
 
     monkeypatch.setattr(catalogue, "all_experiments", lambda: [toy.experiment])
     monkeypatch.setattr(samples, "reran", reran)

@@ -107,7 +107,8 @@ def users(mutant: Mutant, known: Lines) -> set[str]:
     A statement outside of functions belongs to all that run a line of its module, else to all of its paper.
     """
     text, paper = (ROOT / mutant.file).read_text(), f"{mutant.file.split('/')[2]}."
-    functions = [node for node in (inside := around(text, mutant.line)) if isinstance(node, ast.FunctionDef)]
+    inside = around(text, mutant.line)
+    functions = [node for node in inside if isinstance(node, ast.FunctionDef)]
     if inside[-1] in functions:  # a default: all lines of the function
         lines = range(inside[-1].lineno, (inside[-1].end_lineno or 0) + 1)
     else:

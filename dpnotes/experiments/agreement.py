@@ -6,6 +6,7 @@ by what the experiment states for their column (`Experiment.tolerances`), everyt
 commit changes on purpose stands in results/PENDING.md until it is run again.
 """
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -176,14 +177,37 @@ def compare(sample: Sample, device: str = "auto") -> Outcome:
     cell = [cell for cells in cells_in(result) for cell in cells][sample.number]
     device = runner.resolve(device, experiment, lambda line: None)
     started = time.perf_counter()
-    spec = experiment.computing(sample.profile)
-    columns = runner.compute(experiment, spec, cell, Context(device, runner.free_memory(device)[0]))
+    spec, context = experiment.computing(sample.profile), Context(device, runner.free_memory(device)[0])
+    columns = runner.compute(experiment, spec, cell, context)
     seconds = time.perf_counter() - started
     here = environment(device)
     exact = all(same_machine(each, here) for each in result.manifest["environments"])
     start, end = _starts(result)[sample.number : sample.number + 2]
     stored = Table({name: result.frame[name].to_numpy()[start:end] for name in result.frame}, {})
-    return Outcome(sample, cell, seconds, *_compared(experiment, f"{sample} {cell}", stored, Table(columns, {}), exact))
+    where = f"{sample} {cell}"
+    differences, largest, skipped = _compared(experiment, where, stored, Table(columns, {}), exact)
+    others = [event for event in context.spent if not _recorded(event, result.manifest["spent"], exact)]
+    differences += tuple(f"{where}: the stored privacy events do not include {event}" for event in others)
+    return Outcome(sample, cell, seconds, differences, largest, skipped)
+
+
+def _recorded(event: dict[str, Any], stored: list[dict[str, Any]], exact: bool) -> bool:
+    """Return whether a manifest has a privacy event; elsewhere than on its processor, with floats within 10^-9.
+
+    >>> stored = [{"mechanism": "gaussian", "rho": 0.125, "count": 4}]
+    >>> rhos = (0.125, 0.125 + 1e-12, 0.126)
+    >>> [_recorded({"mechanism": "gaussian", "rho": rho}, stored, exact=False) for rho in rhos]
+    [True, True, False]
+    """
+
+    def same(one: Any, other: Any) -> bool:
+        close = isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=1e-9)
+        return one == other or (close and not exact)
+
+    return any(
+        {*event, "count"} == {*known} and all(same(value, known[name]) for name, value in event.items())
+        for known in stored
+    )
 
 
 def _compared(

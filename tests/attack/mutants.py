@@ -224,13 +224,13 @@ def mutants_of(path: str, text: str) -> list[Mutant]:
     return [mutant for line in sorted(found) for mutant in found[line]]
 
 
-def chosen(number: int = NUMBER, seed: int = SEED) -> list[Mutant]:
+def chosen(number: int = NUMBER, seed: int = SEED, folders: tuple[str, ...] = FOLDERS) -> list[Mutant]:
     """Choose `number` mutants in random order, at most one per line, with every changeable line equally likely.
 
     The order of a line comes from a hash of its text and of its index among equal lines of its module.
     """
     drawn: list[tuple[int, Mutant]] = []
-    for folder in FOLDERS:
+    for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
             name, text = str(path.relative_to(ROOT)), path.read_text()
             lines: dict[int, list[Mutant]] = {}
@@ -331,10 +331,10 @@ class Coverage:
 
         The list is empty if the statement runs at import, because then every test runs it.
         """
-        if not any(isinstance(node, ast.FunctionDef) for node in _around(text, mutant.line)):
+        if not any(isinstance(node, ast.FunctionDef) for node in around(text, mutant.line)):
             return []
         found = set[str]().union(
-            *(self.functions.get((mutant.file, line), ()) for line in _statement(text, mutant.line))
+            *(self.functions.get((mutant.file, line), ()) for line in statement(text, mutant.line))
         )
         return sorted((f for f in found if f.partition("::")[0] in within), key=lambda f: self.seconds.get(f, 0.0))
 
@@ -344,15 +344,15 @@ class Coverage:
         return _SHORTEST_LIMIT + 5 * sum(chosen)
 
 
-def _around(text: str, line: int) -> list[ast.stmt]:
+def around(text: str, line: int) -> list[ast.stmt]:
     """Return the statements that contain a line, the largest first."""
     inside = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt))
     return [node for node in inside if node.lineno <= line <= (node.end_lineno or node.lineno)]
 
 
-def _statement(text: str, line: int) -> range:
+def statement(text: str, line: int) -> range:
     """Return the lines of the smallest statement that contains a line, without its body."""
-    smallest = _around(text, line)[-1]
+    smallest = around(text, line)[-1]
     body = getattr(smallest, "body", None)
     return range(smallest.lineno, (body[0].lineno - 1 if body else smallest.end_lineno or line) + 1)
 

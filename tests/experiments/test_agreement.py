@@ -18,6 +18,8 @@ from dpnotes.cli.main import app
 from dpnotes.experiments import Experiment, agreement, keep, provenance, runner, store, verify
 from dpnotes.experiments.agreement import Children, Outcome, Sample, cells_in, compare, draw, in_order, samples_of
 from dpnotes.util import files
+from tests.attack import samples
+from tests.attack.mutants import mutants_of
 
 ROW = "| toy.mean quick | new draws | other numbers | a minute |"
 
@@ -54,6 +56,15 @@ def test_on_the_machine_of_the_result_one_bit_is_a_difference_named_by_cell_colu
     (line,) = one_cell(toy).differences
     assert line.startswith("toy.mean quick cell 1 {'stage': 'tune', 'index': 1}, column 'value', row 3: stored ")
     assert f"{stored[3]!r}, now {np.nextafter(stored[3], 9)!r}" in line
+
+
+@pytest.mark.parametrize(("after", "differs"), [("0.125 + 1e-12", False), ("0.126", True), ("0.125, runs=1", True)])
+def test_a_privacy_event_that_is_not_on_record_is_a_difference(toy: Toy, elsewhere: None, after: str, differs: bool):
+    toy.run()
+    assert one_cell(toy).differences == (), "the control"
+    toy.edit("experiment", "rho=0.125", f"rho={after}")
+    said = [line for line in one_cell(toy).differences if "the stored privacy events do not include {'mech" in line]
+    assert len(said) == differs
 
 
 # For each result of the toy: its column that differs on another processor, and the distance.
@@ -161,6 +172,70 @@ def test_a_draw_takes_of_each_result_in_turn_for_so_many_seconds_and_none_that_i
     assert 4 in [each.number for each in draw([faster], "a", 1000.0)], "as long as it took when it was last run again"
     old = replace(results[0], manifest={**one.manifest, "cell_seconds": 500.0, "cell_seconds_each": None})
     assert not draw([old], "a", 1000.0), "of results that did not keep it the mean counts, here 100 s"
+
+
+def test_a_planted_difference_is_red_in_every_draw_that_holds_its_cell_and_in_no_other(toy: Toy):
+    toy.run()
+    toy.edit("experiment", '"above": value > 0', '"above": (value > 0) ^ (index == 2)')
+    result = store.load(toy.experiment, "quick")
+    each = replace(result, manifest=result.manifest | {"cell_seconds_each": [1.0] * 5})
+    red = set[tuple[bool, bool]]()
+    for seed in map(str, range(20)):
+        drawn = draw([each], seed, 2.0)
+        differences = [line for sample in drawn for line in compare(sample, "cpu").differences]
+        red.add((2 in [sample.number for sample in drawn], bool(differences)))
+    assert red == {(True, True), (False, False)}
+
+
+# ---------------------------------------------------------------- mutants of an experiment
+def judged(toy: Toy, module: str, new: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The outcome of one mutant of the toy, whose cells run in this process."""
+
+    def reran(copy: Path, *settings: Any) -> tuple[list[Any], dict[str, list[int]]]:
+        toy.reload()
+        try:
+            samples.refuse()
+        except ValueError as error:
+            return [(None, 0.0, str(error))], {}
+        return list(samples.rerun(*settings[:3])), {}
+
+    monkeypatch.setattr(catalogue, "all_experiments", lambda: [toy.experiment])
+    monkeypatch.setattr(samples, "reran", reran)
+    draws, path = [draw(samples.results(), seed, 60.0) for seed in "abc"], toy.folder / f"toys/{module}.py"
+    whole = path.read_text()
+    (mutant,) = (each for each in mutants_of(f"toys/{module}.py", whole) if each.new == new)
+    row = samples.judged(mutant, toy.folder, {"toy.mean"}, draws)
+    toy.reload()
+    assert path.read_text() == whole and (row["file"], row["new"]) == (f"toys/{module}.py", new)
+    return row
+
+
+def test_a_mutant_is_noticed_where_it_changes_a_number_and_nowhere_else(toy: Toy, monkeypatch: pytest.MonkeyPatch):
+    toy.run()
+    row = judged(toy, "helper", "(2.0 + 1)", monkeypatch)
+    assert (row["cells"], row["differ"], row["share"]) == (5, 5, 1.0) and "column 'value', row 0" in row["first"]
+    row = judged(toy, "experiment", '(mean) >= (spec["limit"])', monkeypatch)
+    assert (row["cells"], row["differ"], row["share"], row["first"]) == (5, 0, 0.0, ""), "the control"
+    row = judged(toy, "experiment", "(7 + 1)", monkeypatch)
+    assert row["first"].startswith("mismatched: of other parameters or data: seed") and row["share"] == 1.0
+
+
+def test_a_mutant_concerns_the_results_whose_cells_run_its_statement():
+    text = (samples.ROOT / (file := "dpnotes/experiments/sweeps.py")).read_text()
+    known = {"toy.grid": {file: [text[: text.index("in product(*")].count("\n") + 1]}, "toy.other": {"another.py": [1]}}
+    by_line = {mutant.said: samples.users(mutant, known) for mutant in mutants_of(file, text)}
+    (used,) = (said for said in by_line if "in product(*" in said)
+    assert by_line[used] == {"toy.grid"}
+    assert by_line["low = float(betaincinv(hits, runs - hits + 1, level / 2)) if hits else 0.0"] == set(), "the control"
+
+
+def test_the_share_of_draws_takes_unknown_cells_for_the_known_ones_of_their_result(toy: Toy):
+    def of(*numbers: int) -> list[Sample]:
+        return [Sample(toy.experiment, "quick", number) for number in numbers]
+
+    rows = [(("toy.mean", 0), 1.0, "differs"), (("toy.mean", 1), 1.0, "")]
+    assert samples.share(rows, [of(0), of(1), of(2), of(2, 3), []]) == pytest.approx((1 + 0.5 + 0.75) / 5)
+    assert samples.share(rows[1:], [of(0, 1, 2)]) == 0.0 and samples.share([(None, 0.0, "crash")], [[]]) == 1.0
 
 
 # ---------------------------------------------------------------- dpnotes verify

@@ -38,7 +38,7 @@ _LOUDEST = 0.05  # the smallest noise multiplier: below it epsilon is in the hun
 
 
 class LimitError(ValueError):
-    """The error for a privacy loss distribution that is unknown, too large for memory or too narrow for floating point."""
+    """The error for a privacy loss distribution that is unknown, or too large or too narrow to compute."""
 
 
 class _Level(NamedTuple):

@@ -142,7 +142,7 @@ def _profile(events: "Iterable[Event]") -> tuple[NDArray[Any], NDArray[Any]]:
     if all(event.noise == "gaussian" and event.sampling.rate == 1 for event in once):
         mu = math.sqrt(math.fsum(event.count / event.noise_multiplier**2 for event in once))
         scores = np.append(1e-300, np.linspace(max(mu / 2 - 9, 1e-300), mu / 2 + 9, 4096))
-        epsilons = (mu * scores)[mu * scores < 700]  # e^-700 of the alternatives excludes nothing
+        epsilons = (mu * scores)[mu * scores < 700]  # beyond, a line excludes no error above e^-700
         return epsilons, gaussian_delta(epsilons, 1 / mu)
     if sum(event.sampling == FRESH for event in once) <= 1:
         try:

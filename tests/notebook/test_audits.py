@@ -2,7 +2,10 @@
 
 import numpy as np
 
+from dpnotes.core import Relation
+from dpnotes.guarantees import Guarantee
 from dpnotes.notebook import audits, plots
+from dpnotes.privacy import risk
 
 
 def test_scores_drawn_after_others_are_as_high_as_the_panel():
@@ -18,3 +21,14 @@ def test_curves_with_gaps_leave_the_others_their_room():
     _, (axes,) = plots.new_figure()
     audits.draw_curves(axes, [1, 10, 100], {"all": [1, 10, 1000], "some": [1, np.nan, np.nan]}, "step", "noise")
     assert axes.get_ylim()[1] > 3 and axes.lines[1].get_marker() != "None"
+
+
+def test_trade_off_curves_are_marked_and_said_at_even_odds():
+    risks = {f"epsilon {e:g}": risk.of(Guarantee(e, 1e-5, Relation.ZERO_OUT, "given")) for e in (1.0, 3.0)}
+    picture = audits.trade_off_picture(risks)
+    (axes,) = picture.figure.axes
+    (first, mark), (second, other) = axes.lines[0:2], axes.lines[2:4]
+    assert all(low <= high for low, high in zip(second.get_ydata(), first.get_ydata(), strict=True))
+    for each, name in ((mark, "epsilon 1"), (other, "epsilon 3")):
+        assert float(each.get_xdata()[0]) == float(each.get_ydata()[0]) == 1 - risks[name].right
+        assert f"{name}: right at most {risks[name].percentage}" in picture.description

@@ -46,6 +46,10 @@ class Risk:
     relation: Relation
     limits: str = ""
 
+    def __post_init__(self) -> None:
+        validate.instance(Relation, relation=self.relation)
+        validate.same_length(epsilons=self.epsilons, deltas=self.deltas)
+
     def missed(self, false_alarms: ArrayLike) -> Any:
         """A lower bound on the share of misses of any attack, for each share of false alarms: the trade-off curve.
 

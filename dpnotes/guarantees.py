@@ -7,7 +7,7 @@ did not hold, the guarantee claims nothing: its epsilon is infinite.
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import ROUND_CEILING, Context
 from enum import StrEnum
 from typing import Any, Literal, get_args
@@ -50,6 +50,11 @@ class Guarantee:
       assumptions: the assumptions that the claim depends on.
       not_covered: quantities that depend on the data and are not part of the claim.
 
+    Attributes:
+      events: the releases that the accountant saw (`privacy.events.Event`), empty if they are not known. They follow
+        the claim by `with_events` only: `dataclasses.replace`, a file and `together` drop them, since another delta may
+        hold the probability of a failure that the releases do not show.
+
     Raises:
       ValueError: outside these domains.
       TypeError: if a number or the relation has another type.
@@ -70,6 +75,7 @@ class Guarantee:
     accountant: str
     assumptions: tuple[Assumption, ...] = ()
     not_covered: tuple[str, ...] = ()
+    events: tuple[Any, ...] = field(default=(), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         validate.or_infinite(validate.non_negative, nominal_epsilon=self.nominal_epsilon)
@@ -87,6 +93,26 @@ class Guarantee:
         """The claimed epsilon: infinite if an assumption that was checked failed."""
         return self.nominal_epsilon if self.holds else math.inf
 
+    def with_events(self, events: Iterable[Any]) -> "Guarantee":
+        """Return this claim with the releases that it was computed from, for `privacy.risk`.
+
+        Args:
+          events: `privacy.events.Event`, all with the relation of the claim.
+
+        Raises:
+          CombinationError: if one has another relation.
+
+        Example:
+          >>> Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD").with_events([]).events
+          ()
+        """
+        events = tuple(events)
+        if not all(event.relation is self.relation for event in events):
+            raise CombinationError(f"Expected events with the relation of the claim, {self.relation}.")
+        claim = replace(self)
+        object.__setattr__(claim, "events", events)
+        return claim
+
     def __str__(self) -> str:
         if broken := [a.statement for a in self.assumptions if a.holds is False]:
             return f"no guarantee, since this did not hold: {'; '.join(broken)}"
@@ -99,14 +125,16 @@ class Guarantee:
 
 
 def as_json(guarantee: Guarantee, **more: Any) -> str:
-    """The guarantee as JSON, together with the entries of `more`, which `from_json` ignores.
+    """The guarantee as JSON without its events, together with the entries of `more`, which `from_json` ignores.
 
     Example:
       >>> guarantee = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (REAL_NUMBERS,))
       >>> from_json(as_json(guarantee, training="a1")) == guarantee
       True
     """
-    return json.dumps({**asdict(guarantee), **more})
+    said = asdict(replace(guarantee))
+    del said["events"]
+    return json.dumps({**said, **more})
 
 
 def from_json(text: str) -> Guarantee:
@@ -117,7 +145,7 @@ def from_json(text: str) -> Guarantee:
     """
     try:
         said = json.loads(text)
-        known = {each.name: said[each.name] for each in fields(Guarantee)}
+        known = {each.name: said[each.name] for each in fields(Guarantee) if each.init}
         assumptions = tuple(Assumption(**each) for each in known["assumptions"])
         relation, not_covered = Relation(known["relation"]), tuple(known["not_covered"])
         return Guarantee(**known | {"relation": relation, "assumptions": assumptions, "not_covered": not_covered})

@@ -444,6 +444,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "privacy.pld.fixed_size_hockey_stick": lambda: {"epsilons": np.array([0.0, 0.5])},
     "privacy.pld.pure_hockey_stick": lambda: {"epsilons": np.array([0.0, 0.5]), "noise": "laplace"},
     "privacy.pld.hockey_stick": lambda: {"epsilons": np.array([0.0, 0.5]), "side": "ADD"},
+    "privacy.risk.Risk": lambda: {"epsilons": np.zeros(2), "deltas": np.ones(2)},
     "privacy.schedules.NoiseSchedule": lambda: {"noise_multipliers": np.array([2.0, 2.0]), "name": "test"},
     "privacy.schedules.from_shares": lambda: {"shares": [1, 2], "name": "test"},
     "privacy.schedules.on_the_private_side": lambda: {"noise_multipliers": np.full(4, 2.0), "name": "test"},

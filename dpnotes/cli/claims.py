@@ -200,6 +200,8 @@ def calc(
     if as_json:
         print_json(plain)
         return
+    if calculator.says is not None:
+        typer.echo(calculator.says(**arguments))
     width = max(len(name) for name in plain)
     for name, value in plain.items():
         typer.echo(columns((name, width), f"{value:.10g}" if isinstance(value, float) else str(value)))

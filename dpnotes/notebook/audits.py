@@ -1,4 +1,4 @@
-"""Pictures and tables of privacy: accountants and noise over steps, the scores of an attack, the museum of mistakes.
+"""Pictures and tables of privacy: accountants and noise over steps, trade-off curves, scores of an attack, the museum.
 
 Nothing here computes privacy: the notebook's cells compute the numbers, and this module shows them.
 """
@@ -54,6 +54,39 @@ def draw_curves(
         else:
             axes.set_ylim(0, 1.08 * high)
     plots.label(axes, x=x_label, y=y_label, legend=legend)
+
+
+def trade_off_picture(risks: Mapping[str, Any]) -> plots.Picture:
+    """A picture of trade-off curves: the least share of misses of an attack at each share of false alarms.
+
+    A mark shows where both are equal: the errors of the best guess at even odds, which the legend gives in percent.
+
+    Args:
+      risks: by name, objects of `privacy.risk` with `missed(shares)`, `right` and `percentage`.
+
+    >>> trade_off_picture({})
+    Trade-off curves: the least share of misses of any attack over its share of false alarms. A blind guess is the
+    straight line from 1 to 0; the further a curve is below it, the more an attack can tell. At even odds a guess is:
+    """
+    figure, (axes,) = plots.new_figure(size=(7.2, 3.8))
+    shares = np.concatenate([np.geomspace(1e-6, 0.1, 60), np.linspace(0.1, 1, 90)])
+    readings = {name: f"{name}: right at most {risk.percentage}" for name, risk in risks.items()}
+    description = (
+        "Trade-off curves: the least share of misses of any attack over its share of false alarms. A blind guess is "
+        "the straight line from 1 to 0; the further a curve is below it, the more an attack can tell. At even odds a "
+        f"guess is: {'; '.join(readings.values())}"
+    )
+    for style, (name, risk) in enumerate(risks.items()):
+        plots.curve(axes, shares, risk.missed(shares), label=readings[name], style=style)
+        plots.points(axes, [1 - risk.right], [1 - risk.right], style=style)
+    axes.plot([0, 1], [1, 0], color=plots.GREY, linewidth=1, linestyle=":", label="blind guess: right 50%")
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    plots.label(
+        axes, "false alarms", "misses", "least errors of any attack; marks: the best guess at even odds", legend=True
+    )
+    plots.make_room(figure)
+    return plots.Picture(figure, description)
 
 
 def draw_scores(axes: Axes, included: ArrayLike, without: ArrayLike, threshold: float) -> None:

@@ -442,7 +442,7 @@ class Clients:
             found = oracle.guarantee(rows, delta, own, not_covered=not_covered)
             for row, claim in enumerate(found):
                 with_trust = replace(claim, assumptions=(*claim.assumptions, MESSAGES, OWN_RECORDS))
-                runs[row * self.num_runs // len(found)].append(with_trust)
+                runs[row * self.num_runs // len(found)].append(with_trust.with_events(claim.events))
         return runs
 
     def guarantee(

@@ -1,4 +1,4 @@
-"""The privacy accountants as functions of plain numbers: epsilon, delta and noise multiplier of repeated releases."""
+"""The privacy accountants as functions of plain numbers: epsilon, delta, noise and risk of repeated releases."""
 
 import math
 from collections.abc import Iterable
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpnotes.guarantees import Guarantee, Relation
+from dpnotes.privacy import risk
 from dpnotes.theory.calculators import Calculator, parameters
 from dpnotes.theory.refusals import require
 from dpnotes.theory.symbols import COUNT, UNIT_INTERVAL, Domain, PaperSymbols
@@ -155,4 +157,31 @@ NOISE_MULTIPLIER = Calculator(
     lambda *numbers: {"noise_multiplier": _noise_multiplier(*numbers)[()]},
     (epsilon, delta, num_steps, sampling_rate),
     parameters(noise_multiplier="the least at epsilon and delta, Poisson batches, an example added or removed"),
+)
+
+
+def _bare(epsilon: float, delta: float) -> risk.Risk:
+    return risk.of(Guarantee(float(epsilon), float(delta), Relation.ADD_OR_REMOVE, "given"))
+
+
+_RISKS = {
+    "right": (lambda found: found.right, "share of right guesses at even odds"),
+    "found": (
+        lambda found: 1 - found.missed(0.01),
+        "share of the people in the data that are found at 1% false alarms",
+    ),
+}
+
+
+@partial(np.vectorize, otypes=[float])
+def _risk(name: str, epsilon: float, delta: float) -> float:
+    return float(_RISKS[name][0](_bare(epsilon, delta)))
+
+
+# Of epsilon and delta alone. The releases behind them allow less: `privacy.risk.of` reads those of a guarantee.
+RISK = Calculator(
+    lambda *numbers: {name: _risk(name, *numbers)[()] for name in _RISKS},
+    (epsilon, delta),
+    parameters(**{name: f"the largest {words}, over all attacks" for name, (_, words) in _RISKS.items()}),
+    says=lambda epsilon, delta: _bare(epsilon, delta).sentence(),
 )

@@ -38,7 +38,14 @@ from dpnotes.guarantees import (
     assumptions_of_runs,
 )
 from dpnotes.privacy import pld
-from dpnotes.privacy.events import Event, clipped_sensitivity, events_of, merged, to_dp_event
+from dpnotes.privacy.events import (
+    LEAST_NOISE,
+    Event,
+    clipped_sensitivity,
+    events_of,
+    merged,
+    to_dp_event,
+)
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.validate import NonNegative, Positive, Probability, checked
@@ -247,16 +254,15 @@ def account(
     rho = whole + fresh
     if accountant is None:
         used, epsilon = _least(events, delta, rho, {m for m in ACCOUNTANTS if schemes | kinds <= _KNOWS[m]})
-        return Guarantee(epsilon, delta, relation, _NAMES[used], assumptions, not_covered)
+        return Guarantee(epsilon, delta, relation, _NAMES[used], assumptions, not_covered).with_events(events)
     validate.one_of(ACCOUNTANTS, accountant=accountant)
     if unknown := (schemes | kinds) - _KNOWS[accountant]:
         known = " or ".join(m for m in ACCOUNTANTS if unknown <= _KNOWS[m])
         raise CombinationError(
             f"Expected accountant={accountant!r} without {', '.join(sorted(unknown))}: that goes with {known}."
         )
-    return Guarantee(
-        _epsilon(events, delta, rho, accountant), delta, relation, _NAMES[accountant], assumptions, not_covered
-    )
+    epsilon = _epsilon(events, delta, rho, accountant)
+    return Guarantee(epsilon, delta, relation, _NAMES[accountant], assumptions, not_covered).with_events(events)
 
 
 def _least(events: list[Event], delta: float, rho: float, known: set[Accountant]) -> tuple[Accountant, float]:
@@ -456,11 +462,13 @@ def guarantee(
       (7.078, 1e-05)-DP, zero-out-one, by zCDP filter, tight conversion
     """
     validate.flag(gaussian_noise=gaussian_noise)
-    if gaussian_noise:
-        epsilon = rho_to_epsilon(rho, delta, "exact")
-        return Guarantee(epsilon, delta, relation, "exact Gaussian", assumptions, not_covered)
-    epsilon = rho_to_epsilon(rho, delta, "tight")
-    return Guarantee(epsilon, delta, relation, "zCDP filter, tight conversion", assumptions, not_covered)
+    epsilon = rho_to_epsilon(rho, delta, "exact" if gaussian_noise else "tight")
+    name = "exact Gaussian" if gaussian_noise else "zCDP filter, tight conversion"
+    claim = Guarantee(epsilon, delta, relation, name, assumptions, not_covered)
+    level = (2 * rho) ** -0.5 if rho else math.inf
+    if not LEAST_NOISE <= level <= 1 / LEAST_NOISE:  # with more noise epsilon itself is negligible
+        return claim
+    return claim.with_events([Event(level, relation, noise="gaussian" if gaussian_noise else "zcdp")])
 
 
 def assumptions_of(streams: Streams, *, rounded_once: bool = False) -> tuple[Assumption, ...]:

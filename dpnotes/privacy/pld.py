@@ -26,6 +26,7 @@ from dpnotes.util import validate
 _POINTS = 2**17  # the most points of one level; fewer where there are hundreds of levels
 _ALL_POINTS = 2**25  # the most points of all levels together
 _COMPOSED_POINTS = 2**22  # the most points of a composition
+_LOSSES = 2**15  # the most points of a privacy profile
 _LEAST_TAIL = math.exp(-50)  # mass cut off a single level; it is counted as lost privacy
 _TAIL = 1e-15  # mass cut off a composition, counted likewise; half of it for each of several levels
 # The mass per release that rounding in a convolution may move, counted likewise. Compared with sums over binomials
@@ -37,7 +38,7 @@ _LOUDEST = 0.05  # the smallest noise multiplier: below it epsilon is in the hun
 
 
 class LimitError(ValueError):
-    """The error for a privacy loss distribution that is too large for memory or too narrow for floating point."""
+    """The error for a privacy loss distribution that is unknown, or too large or too narrow to compute."""
 
 
 class _Level(NamedTuple):
@@ -70,7 +71,7 @@ def epsilon(events: tuple[Event, ...], delta: float) -> float:
 
 @lru_cache(maxsize=64)
 def _epsilon(events: tuple[Event, ...], delta: float) -> float:
-    composed, _ = _composed(events)
+    composed, *_ = _composed(events)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return float(composed.get_epsilon_for_delta(delta))
@@ -93,16 +94,43 @@ def near_least(events: tuple[Event, ...], delta: float) -> bool:
 
 @lru_cache(maxsize=64)
 def _near_least(events: tuple[Event, ...], delta: float) -> bool:
-    composed, fine = _composed(events)
+    composed, fine, _ = _composed(events)
     return fine and bool(composed.get_delta_for_epsilon(math.inf) <= _NOTICEABLE * delta)
 
 
+def profile(events: tuple[Event, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The privacy profile of these events together: losses epsilon from 0 on, and an upper bound on delta at each.
+
+    Between the losses delta is linear in e^epsilon, so that no more is known. Where there are over 2^15 some are left
+    out, which leaves the others valid.
+
+    Args:
+      events: as `epsilon`.
+
+    Raises:
+      LimitError: as `epsilon`.
+
+    Example:
+      >>> from dpnotes.core import Relation
+      >>> epsilons, deltas = profile((Event(1.0, Relation.ZERO_OUT, noise="laplace"),))
+      >>> epsilons[[0, -1]], deltas[[0, -1]].round(4)
+      (array([0., 1.]), array([0.3935, 0.    ]))
+    """
+    composed, _, losses = _composed(events)
+    return losses, np.asarray(composed.get_delta_for_epsilon(losses))
+
+
 @lru_cache(maxsize=16)
-def _composed(events: tuple[Event, ...]) -> tuple[Any, bool]:
-    """The distribution of all events, a `PrivacyLossDistribution` of dp_accounting; and whether it is nearly tight."""
+def _composed(events: tuple[Event, ...]) -> tuple[Any, bool, NDArray[Any]]:
+    """The distribution of all events, a `PrivacyLossDistribution` of dp_accounting; if it is nearly tight; its losses.
+
+    The losses are those from 0 on that may have mass, at most 2^15 of them.
+    """
     from dp_accounting.pld import privacy_loss_distribution as library
 
     validate.at_least(1, num_events=len(events))
+    if any(e.noise == "zcdp" for e in events):
+        raise LimitError("Expected events with a known distribution, got noise='zcdp'; Renyi divergences know them.")
     whole = [e for e in events if e.noise == "gaussian" and e.sampling.rate == 1]
     others = [e for e in events if e.noise != "gaussian" or e.sampling.rate < 1]
     levels = [
@@ -126,7 +154,9 @@ def _composed(events: tuple[Event, ...]) -> tuple[Any, bool]:
     sides = [_one_side(levels, side, interval, tail) for side in (("REMOVE",) if symmetric else ("REMOVE", "ADD"))]
     # If losses are near the rounding of their probabilities, the mass exceeds 1: the bound holds but is not tight.
     fine = fine and all(side.mass.sum() <= 1 + _NOTICEABLE for side in sides)
-    return library.PrivacyLossDistribution(*(side.on_grid(interval) for side in sides)), fine
+    last = max(0, *(side.first + len(side.mass) - 1 for side in sides))
+    losses = np.append(np.arange(0, last, last // _LOSSES + 1), last) * interval
+    return library.PrivacyLossDistribution(*(side.on_grid(interval) for side in sides)), fine, losses
 
 
 def _one_side(levels: Sequence[_Level], side: str, interval: float, tail: float) -> "_Masses":

@@ -130,6 +130,7 @@ class Calculator:
       outputs: the numbers that the function returns, by name, with the meaning of each.
       constants: names of sets of constants, the default first; empty if every constant is explicit and right.
       missing: the sets that cannot exist, each with the reason; a call with one raises an error that gives the reason.
+      says: the results in a sentence, from the same plain numbers as keywords; None if the numbers say it all.
 
     Raises:
       TypeError: an argument is missing, unknown or not a number, or arrays do not broadcast.
@@ -162,6 +163,7 @@ class Calculator:
     outputs: Mapping[str, Output]
     constants: tuple[str, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
+    says: Callable[..., str] | None = None
 
     @property
     def parameters(self) -> dict[str, PaperSymbol]:

@@ -241,6 +241,18 @@ def test_calc():
     assert call("calc", "budget_schedules.thm4.5.minimiser", "kappa=10", "alpha=1").stderr == "", "control"
 
 
+def test_calc_says_the_risk_in_a_sentence_above_the_numbers():
+    first, *numbers = call("calc", "privacy.risk", "epsilon=2", "delta=1e-5").stdout.splitlines()
+    assert first.startswith("An attacker") and "is right at most 88.1% of the time" in first
+    assert [line.split()[0] for line in numbers] == ["right", "found"]
+    assert json.loads(call("calc", "privacy.risk", "epsilon=2", "delta=1e-5", "--json").stdout).keys() == {
+        "right",
+        "found",
+    }
+    alone = call("calc", A_CLAIM, "kappa=10", "alpha=1e-4").stdout.splitlines()
+    assert all(len(line.split()) == 2 for line in alone), "control: numbers alone"
+
+
 def test_calc_says_where_the_noise_does_not_give_the_delta_that_was_asked_for():
     numbers = ("d=100", "epsilon=1", "delta=1e-6", "G=1", "M=1", "rho=1", "U=1")
     said = call("calc", "drift_escape.own.rate", "n=100000000", *numbers, "constants=one").stderr

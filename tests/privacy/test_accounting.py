@@ -343,7 +343,7 @@ def test_the_largest_losses_are_the_library_s(multiplier: float, rate: float, si
 
 def test_what_is_cut_off_many_levels_is_counted_as_lost():
     levels = [Event(z, ZERO_OUT, Sampling.poisson(0.02)) for z in np.geomspace(1, 3, 200)]
-    composed, _ = pld._composed(tuple(levels))
+    composed, *_ = pld._composed(tuple(levels))
     lost = composed.get_delta_for_epsilon(math.inf)
     assert 0 < lost < 1e-12 and account(levels, 0.5 * lost, "PLD").epsilon == math.inf
 

@@ -524,7 +524,7 @@ def test_one_negative_multiplier_among_many_is_refused():
 
 def test_a_sampled_release_is_composed_in_both_directions():
     sampled, whole = (Event(1.0, ZERO_OUT, sampling, 10) for sampling in (Sampling.poisson(0.1), WHOLE))
-    (both, _), (one, _) = (pld._composed((event,)) for event in (sampled, whole))
+    (both, *_), (one, *_) = (pld._composed((event,)) for event in (sampled, whole))
     assert not both._symmetric and one._symmetric
 
 

@@ -12,12 +12,8 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-KINDS = {
-    "private": "private: for the data holder alone",
-    "released": "released",
-    "budget": "budget",
-    "public": "public: given, or computed from public values",
-}
+# A release, the budget, and what is given or computed from public values, are known to all.
+KINDS = dict(private="private: for the data holder alone", released="released", budget="budget", public="public")
 BUDGET = ("paid", "left")
 Function = Callable[..., Any]
 Name = tuple[str, str]  # a function and a variable of it
@@ -60,8 +56,7 @@ class Names:
       functions: the functions of a listing.
 
     Attributes:
-      meanings: by function and name, the comment beside the field, the docstring's words on the argument, or the
-        expression that the name is first set to.
+      meanings: by function and name, the comment beside the field, or the docstring's words on the argument.
 
     >>> from dpnotes.papers.noisy_sgd.reference import clipped_noisy_sgd
     >>> names = Names([clipped_noisy_sgd])
@@ -73,28 +68,22 @@ class Names:
     """
 
     def __init__(self, functions: Sequence[Function]):
-        trees = {function.__name__: _tree(function) for function in functions}
-        parameters = {name: [each.arg for each in tree.args.args] for name, tree in trees.items()}
         self.meanings: dict[Name, str] = {}
         self._released: set[Name] = set()
         self._flows: set[tuple[Name, Name]] = set()  # from what a value is computed, and what it is
+        trees = {function.__name__: _tree(function) for function in functions}
         for function in functions:
             name, tree = function.__name__, trees[function.__name__]
-            fields = _fields(function, tree)
-            self._released |= {(name, field) for field in (*fields, "released") if not field.startswith("private_")}
-            told = {key: words for key, words in {**_arguments(function), **fields}.items() if words}
-            self.meanings |= {(name, key): words for key, words in told.items()}
-            for node in ast.walk(tree):
-                for targets, value in _assigned(node):
-                    sources = {(name, source) for source in _read(value)}
-                    self._flows |= {(source, (name, target)) for source in sources for target in targets}
-                    for target in targets if not isinstance(node, ast.If | ast.While) else ():
-                        self.meanings.setdefault((name, target), f"set to {ast.unparse(value)}")
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in trees:
-                    called = node.func.id
-                    given = [*zip(parameters[called], node.args, strict=False)]
-                    given += [(each.arg, each.value) for each in node.keywords if each.arg]
-                    self._flows |= {((name, each), (called, one)) for one, value in given for each in _read(value)}
+            fields, arguments = _fields(function, tree), _arguments(function)
+            self._released |= {(name, each) for each in (*fields, "released") if not each.startswith("private_")}
+            self.meanings |= {(name, each): words for each, words in (arguments | fields).items() if words}
+            for targets, value in _flows(tree):
+                self._flows |= {((name, source), (name, target)) for source in _read(value) for target in targets}
+            for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+                called = getattr(call.func, "id", "")  # what a listed function is given is computed from what it reads
+                given: list[Any] = [(each.arg, each.value) for each in call.keywords]
+                given += zip((each.arg for each in trees[called].args.args), call.args) if called in trees else []
+                self._flows |= {((name, source), (called, each)) for each, value in given for source in _read(value)}
 
     def private(self, calls: set[Name]) -> set[Name]:
         """The variables that are private: named so, or computed from the data by way of no released value.
@@ -125,9 +114,9 @@ class Names:
         return "released" if (function, name) in self._released else "public"
 
     def meaning(self, function: str, name: str) -> str:
-        """The meaning of a name in a function, or else in any other function; "" if nothing says it."""
-        everywhere = (words for (_, other), words in self.meanings.items() if other == name)
-        return self.meanings.get((function, name)) or next(everywhere, "")
+        """The meaning of a name in a function, or else in another one; "" if nothing says it."""
+        others = (words for (_, other), words in self.meanings.items() if other == name)
+        return self.meanings.get((function, name)) or next(others, "")
 
 
 def _tree(function: Function) -> ast.FunctionDef:
@@ -138,12 +127,11 @@ def _tree(function: Function) -> ast.FunctionDef:
 
 def _fields(function: Function, tree: ast.AST) -> dict[str, str]:
     """The fields of the named tuples that a function yields, each with the comment beside it."""
-    yielded = (node.value for node in ast.walk(tree) if isinstance(node, ast.Yield))
-    names = [node.func.id for node in yielded if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    yielded = (getattr(node.value, "func", None) for node in ast.walk(tree) if isinstance(node, ast.Yield))
     found: dict[str, str] = {}
-    for each in (function.__globals__.get(name) for name in names):
+    for each in (function.__globals__.get(getattr(name, "id", "")) for name in yielded):
         found |= dict.fromkeys(getattr(each, "_fields", ()), "")
-        with contextlib.suppress(OSError, TypeError):  # of a class in a cell there may be no source
+        with contextlib.suppress(OSError, TypeError):  # a class in a cell may have no source
             found |= dict(re.findall(r"^    (\w+): [^#\n]+  # (.+)$", inspect.getsource(each), re.MULTILINE))
     return found
 
@@ -155,25 +143,20 @@ def _arguments(function: Function) -> dict[str, str]:
     return {name: " ".join(words.split()) for name, words in entries}
 
 
-def _assigned(node: ast.AST) -> Iterator[tuple[set[str], ast.AST]]:
-    """The names that a statement sets, with the expression that they are computed from, or depend on."""
-    match node:
-        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(values):
-            yield from ((_names(target), value) for target, value in zip(targets, values, strict=True))
-        case ast.Assign(targets=targets, value=value):
-            yield from ((_names(target), value) for target in targets)
-        case ast.AugAssign(target=target, value=value) | ast.NamedExpr(target=target, value=value):
-            yield _names(target), value
-        case ast.For(
-            target=ast.Tuple(elts=[_, target]), iter=ast.Call(func=ast.Name(id="enumerate"), args=[value, *_])
-        ):
-            yield _names(target), value  # the count is public
-        case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
-            yield _names(target), value
-        case ast.If(test=value) | ast.While(test=value):  # what a branch sets depends on the condition
-            yield _names(node, ast.Store), value
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=target)) as value):  # such as `sent.append(released)`
-            yield _names(target), value
+def _flows(tree: ast.AST) -> Iterator[tuple[set[str], ast.AST]]:
+    """The names that each statement sets, with the expression that they are computed from, or depend on."""
+    for node in ast.walk(tree):
+        value: Any = getattr(node, "value", None) or getattr(node, "iter", None) or getattr(node, "test", None)
+        for target in getattr(node, "targets", [getattr(node, "target", None)]) if isinstance(value, ast.AST) else []:
+            parts = [getattr(each, "elts", []) for each in (target, value)]
+            if target is None and isinstance(node, ast.Expr) and isinstance(value, ast.Call):
+                yield _names(value.func), value  # such as `sent.append(released)`
+            elif target is None:  # of a condition: what its branches set
+                yield _names(node, ast.Store), value
+            elif len(parts[0]) == len(parts[1]) > 0:
+                yield from ((_names(one), other) for one, other in zip(*parts, strict=True))
+            else:
+                yield _names(target), value
 
 
 def _names(node: ast.AST, context: type = ast.expr_context) -> set[str]:

@@ -1,48 +1,54 @@
-"""A listing, line by line: the line of a paper's `reference.py` that runs next, and every value at that moment.
+"""A listing, line by line: the line of a paper's `reference.py` that runs next, and all values at that moment.
 
-A reference is a generator that yields a named tuple for each step. Fields that begin with `private_` are known to the
-data holder alone, `paid` and `left` are the budget, and all other fields are released or follow from released values.
-The kinds of the other variables follow from those of the fields (`dpnotes.notebook.names`).
+A reference is a generator that yields a named tuple for each step. Values whose names begin with `private_` are known
+to the data holder alone, `paid` and `left` are the budget, and all others are released or computed from public values.
 """
 
+import ast
+import contextlib
 import html
+import inspect
 import math
+import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import ipywidgets
 
-from dpnotes.notebook.names import BUDGET, KINDS, Name, Names, imports, listing
-
+Function = Callable[..., Any]
+KINDS = {
+    "private": "private: for the data holder alone",
+    "released": "released",
+    "budget": "budget",
+    "public": "public",
+}
 _MARK = "display: block; background: #FFE69C; color: #000000"  # 4.5:1 and more, whatever the theme
-_NONE_OF_YOURS = "None of its lines is yours alone: look at what they call, at the names in them, and at the arguments."
-_COLUMNS, _ROWS = 58, 13  # letters of a line and lines, of the listing, that have room beside the values
-_CODE = (
-    "font-family: var(--jp-code-font-family, monospace); font-size: var(--jp-code-font-size, 13px); line-height: 1.4"
-)
-_LEFT, _FLOW = "text-align: left; vertical-align: top", "display: flex; flex-wrap: wrap; gap: 0 2em"
-_CAPTION = "The values after the first step. Run the cell to go through the listing line by line."
+_CODE = "white-space: pre-wrap; font: var(--jp-code-font-size, 13px)/1.4 var(--jp-code-font-family, monospace)"
+_LEFT = "text-align: left; vertical-align: top; overflow-wrap: anywhere"
 _PANE = {"min_width": "0", "overflow": "auto", "border": "1px solid var(--jp-border-color2, #bdbdbd)", "padding": "4px"}
+_KEPT = "The values after the first step. Run the cell to go through the listing line by line."
+_NONE_OF_YOURS = "None of its lines is yours alone: look at what they call, at the names in them, and at the arguments."
 
 
 # ---------------------------------------------------------------- a run, line by line
 @dataclass(frozen=True)
 class Moment:
-    """The moment before a line runs, or after the last one.
+    """The moment before a line runs, or the end of a run.
 
     Args:
+      step: the number of steps yielded before.
       function: the name of the listed function that the line is in; "" at the end.
       line: its number in its file.
-      step: the number of steps yielded before.
       values: the variables' values, in words; in the generator itself, also the fields of its last step.
       changed: the names whose values the line before has changed.
     """
 
+    step: int
     function: str
     line: int
-    step: int
     values: Mapping[str, str]
     changed: frozenset[str] = frozenset()
 
@@ -55,16 +61,69 @@ class Trace:
       moments: the moment before each line that ran, and the end.
       steps: the yielded values.
       end: the generator's return value, or the error that it raised, in words.
-      calls: function and name of every variable that held a function, or a list of functions.
     """
 
     moments: list[Moment] = field(default_factory=list)
     steps: list[Any] = field(default_factory=list)
-    end: Any = "stopped, with more to come"
-    calls: set[Name] = field(default_factory=set)
+    end: Any = "stopped before its end"
 
 
-def trace(steps: Iterator[Any], functions: Sequence[Callable[..., Any]] = (), most: int = 200) -> Trace:
+def listing(code: Any) -> list[tuple[int, str]]:
+    """The numbers and texts of the lines of a function, or of its code, without its docstring.
+
+    >>> [text for _, text in listing(listing)][:2]
+    ['def listing(code: Any) -> list[tuple[int, str]]:', '    code = getattr(code, "__code__", code)']
+    """
+    code = getattr(code, "__code__", code)
+    lines, first = inspect.getsourcelines(code)
+    begin = min((n for _, _, n in code.co_lines() if n and n > code.co_firstlineno), default=first)
+    ends = (line.partition("  #")[0].rstrip().endswith(":") for line in lines)  # a remark may follow the signature
+    signature = next((place for place, end in enumerate(ends) if end), 0)
+    numbered = list(enumerate((line.rstrip("\n") for line in lines), start=first))
+    return [(n, text) for n, text in numbered if n <= first + signature or n >= begin]
+
+
+def imports(functions: Sequence[Callable[..., Any]]) -> list[str]:
+    """The import lines that a copy of these functions needs above it, one for each of their modules.
+
+    >>> from dpnotes.papers.budget_schedules.reference import clipped, private_gradient_descent
+    >>> imports([private_gradient_descent, clipped])
+    ['from dpnotes.papers.budget_schedules.reference import Step, Tensor, torch']
+    """
+    copied = {function.__name__ for function in functions}
+    needed: dict[str, set[str]] = {}
+    for function in functions:
+        tree = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))
+        names = {node.id for node in tree if isinstance(node, ast.Name)} & function.__globals__.keys() - copied
+        needed.setdefault(function.__module__, set()).update(names)
+    return [f"from {module} import {', '.join(sorted(names))}" for module, names in needed.items() if names]
+
+
+def explained(functions: Sequence[Function]) -> dict[str, str]:
+    """The names of arguments and of fields that these functions yield, each with its words in docstring or comment.
+
+    >>> from dpnotes.papers.noisy_sgd.reference import clipped_noisy_sgd
+    >>> words = explained([clipped_noisy_sgd])
+    >>> words["eta"], words["left"]
+    ('step size, in units of length squared over loss.', 'zCDP of the remaining releases')
+    """
+    found: dict[str, str] = {}
+    for function in reversed(functions):  # the first one's words are the last ones
+        entries = re.findall(r"^  (\w+): (.+(?:\n    .+)*)", inspect.getdoc(function) or "", re.MULTILINE)
+        found |= {name: " ".join(words.split()) for name, words in entries}
+        for step in _yielded(function):
+            with contextlib.suppress(OSError, TypeError):  # a class in a cell may have no source
+                found |= dict(re.findall(r"^    (\w+): [^#\n]+  # (.+)$", inspect.getsource(step), re.MULTILINE))
+    return found
+
+
+def _yielded(function: Function) -> list[Any]:
+    """The types that a function yields, by the names in its source."""
+    names = re.findall(r"^ *yield (\w+)\(", inspect.getsource(function), re.MULTILINE)
+    return [function.__globals__[name] for name in names if hasattr(function.__globals__.get(name), "_fields")]
+
+
+def trace(steps: Iterator[Any], functions: Sequence[Function] = (), most: int = 200) -> Trace:
     """Run a generator, and record the moment before each of its lines, and of these functions' lines.
 
     Args:
@@ -83,27 +142,17 @@ def trace(steps: Iterator[Any], functions: Sequence[Callable[..., Any]] = (), mo
     owners = {code: top.co_name for top in tops for code in _codes(top)}
     found, own = Trace(), getattr(steps, "gi_frame", None)
     last: dict[Any, tuple[int, dict[str, str]]] = {}  # line and values of each frame
-    said: dict[int, tuple[Any, int, str]] = {}  # a tensor that is the same object, unchanged, is not said anew
     fields: dict[str, str] = {}
-
-    def say(value: Any) -> str:
-        version = getattr(value, "_version", None)
-        if version is None:
-            return shown(value)
-        if id(value) not in said or said[id(value)][1] != version:
-            said[id(value)] = value, version, shown(value)
-        return said[id(value)][2]
 
     def watch(frame: Any, event: str, _: Any) -> Any:
         function = owners.get(frame.f_code)
-        if function is not None and event == "line":
-            found.calls |= {(function, name) for name, value in frame.f_locals.items() if _calls(value)}
-            known = {name: words for name, words in fields.items() if frame is own or name in BUDGET}
-            values = known | {name: say(value) for name, value in frame.f_locals.items() if _sayable(value)}
+        if function and event == "line":
+            values = {name: words for name, words in fields.items() if frame is own or name in ("paid", "left")}
+            values |= {name: shown(value) for name, value in frame.f_locals.items() if _sayable(value)}
             line, before = last.get(frame, (0, values))
             changed = frozenset(name for name in values if values[name] != before.get(name))
             if changed or line != frame.f_lineno:  # not each turn of a comprehension
-                found.moments.append(Moment(function, frame.f_lineno, len(found.steps), values, changed))
+                found.moments.append(Moment(len(found.steps), function, frame.f_lineno, values, changed))
             last[frame] = frame.f_lineno, values
         return watch if function else None
 
@@ -119,28 +168,24 @@ def trace(steps: Iterator[Any], functions: Sequence[Callable[..., Any]] = (), mo
         found.end = f"{type(error).__name__}: {error}"
     finally:
         sys.settrace(before)
-    found.moments.append(Moment("", 0, len(found.steps), fields))
+    found.moments.append(Moment(len(found.steps), "", 0, fields))
     return found
 
 
 def _codes(code: Any) -> Iterator[Any]:
     yield code
     for part in code.co_consts:  # nested functions, not comprehensions
-        if hasattr(part, "co_name") and not part.co_name.startswith("<"):
+        if inspect.iscode(part) and not part.co_name.startswith("<"):
             yield from _codes(part)
 
 
-def _calls(value: Any) -> bool:
-    return callable(value) or (isinstance(value, list | tuple) and any(map(callable, value)))
-
-
 def _sayable(value: Any) -> bool:
-    plain = value is None or isinstance(value, int | float | str | range | list | tuple)
-    return not _calls(value) and (plain or hasattr(value, "tolist"))
+    plain = value is None or isinstance(value, int | float | str | range | list | tuple) or hasattr(value, "tolist")
+    return plain and not (isinstance(value, list | tuple) and any(map(callable, value)))
 
 
 def shown(value: Any) -> str:
-    """A value in a few words: numbers to four digits, no more than six of a vector, no private field of a step.
+    """A value in a few words: numbers to four digits, six of a vector at most, and no private field of a step.
 
     >>> import torch
     >>> shown(torch.tensor([0.123456, 2.0])), shown(True), shown([(1, 2), (3, 3)]), shown(1e-9), shown(None)
@@ -152,8 +197,6 @@ def shown(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, range):
-        return f"{value.start}–{value.stop - 1}"
     if hasattr(value, "_asdict"):
         return ", ".join(f"{name} {shown(part)}" for name, part in value._asdict().items() if "private_" not in name)
     if isinstance(value, list) and isinstance(value[0], tuple):
@@ -178,8 +221,7 @@ class Stepper:
     Attributes:
       controls: "line", "step" and, by number, the checkboxes.
       trace: the run.
-      data: for the moment shown: "line", the text that runs next ("" at the end), "step", from 1, "values" and
-        "kinds" by name, "changed", and "end", the reason of the end, None before it.
+      data: the moment shown.
       code, values, whole, box: the ipywidgets it consists of.
 
     >>> import torch
@@ -189,131 +231,107 @@ class Stepper:
     ...     return private_gradient_descent(gradients, torch.zeros(2), [2, 2], 0.5, 1.0, 0.1, noise, printed=printed)
     >>> stepper = Stepper(run, [private_gradient_descent], printed={2: "< in place of <="})
     >>> stepper.controls["line"].value = 5
-    >>> stepper.data["line"], stepper.data["changed"], stepper.data["kinds"]["rows"]
-    ('private_mean = rows.mean(dim=0)  # 1: average the gradients,', ['rows'], 'private')
-    >>> stepper.controls["step"].value, stepper.controls[2].value = 3, True
-    >>> stepper.data["step"], stepper.trace.end[0]
-    (2, 'BUDGET_EXHAUSTED')
+    >>> stepper.data.changed, stepper.data.values["private_mean"], stepper.kind("private_mean")
+    (frozenset({'private_mean'}), '[-0.5, -0.5]', 'private')
+    >>> stepper.controls["step"].value, stepper.controls[2].value = 2, True
+    >>> stepper.data.step, stepper.trace.end[0]
+    (1, 'BUDGET_EXHAUSTED')
     """
 
     def __init__(
         self,
         run: Callable[[frozenset[int]], Iterator[Any]],
-        functions: Sequence[Callable[..., Any]],
+        functions: Sequence[Function],
         printed: Mapping[int, str] | None = None,
         most: int = 200,
     ):
-        self._run, self._functions, self._most, self._names = run, functions, most, Names(functions)
+        self._run, self._functions, self._most = run, functions, most
         self._listings = {function.__name__: listing(function) for function in functions}
-        width = {"width": "20em"}
-        self.controls: dict[Any, Any] = {
-            name: ipywidgets.IntSlider(min=1, max=1, description=name, layout=width, style={"description_width": "3em"})
-            for name in ("line", "step")
-        }
+        self._explained = explained(functions)
+        self._fields = {name for function in functions for step in _yielded(function) for name in step._fields}
+        self.controls: dict[Any, Any] = {}
+        for name in ("line", "step"):
+            self.controls[name] = ipywidgets.IntSlider(min=1, max=1, description=name, layout={"width": "22em"})
+            self.controls[name].style.description_width = "3em"
         play = ipywidgets.Play(min=1, max=1, value=1, interval=900, tooltip="play the lines")
         for trait in ("value", "max"):
             ipywidgets.jslink((play, trait), (self.controls["line"], trait))
-        sliders = [play, *self.controls.values()]
-        switches = {
-            line: ipywidgets.Checkbox(False, description=f"line {line}: {what}", indent=False, layout={"width": "auto"})
-            for line, what in (printed or {}).items()
-        }
-        self.controls |= switches
-        self.code = ipywidgets.HTML(layout={**_PANE, "flex": "5 1 0"}, tabbable=True)
-        self.values = ipywidgets.HTML(layout={**_PANE, "flex": "3 1 0"}, tabbable=True)
-        rows = [sliders, [ipywidgets.HTML("as printed:"), *switches.values()] if switches else []]
-        above = [ipywidgets.HBox(row, layout={"flex_flow": "row wrap"}) for row in rows if row]
+        for number, what in (printed or {}).items():
+            self.controls[number] = ipywidgets.Checkbox(False, description=f"line {number}: {what}", indent=False)
+            self.controls[number].layout.width = "auto"
+        line, step, *switches = self.controls.values()
+        above = [[play, line, step], [ipywidgets.HTML("As printed:"), *switches] if switches else []]
+        rows = [ipywidgets.HBox(row, layout={"flex_flow": "row wrap"}) for row in above]
+        self.code, self.values = (ipywidgets.HTML(layout=_PANE | {"flex": flex}, tabbable=True) for flex in "53")
         panes = ipywidgets.HBox([self.code, self.values], layout={"flex": "1 1 0", "min_height": "0"})
-        copied = f"<details><summary>The whole listing, to copy</summary>{self._whole()}</details>"
-        self.whole = ipywidgets.HTML(copied + self._meanings())
-        fixed = ipywidgets.VBox([*above, panes], layout={"height": "350px"})
-        self.box = ipywidgets.VBox([fixed, self.whole])
+        lists = ["\n".join(text for _, text in lines) for lines in self._listings.values()]
+        copied = html.escape("\n\n".join(["\n".join(imports(functions)), *lists]).lstrip())
+        copied = f'<pre tabindex="0" style="white-space: pre-wrap; word-break: normal">{copied}</pre>'
+        told = _table("", "".join(map(_row, self._explained, self._explained.values())))
+        told = f"<details><summary>The names</summary>{told}</details>"
+        self.whole = ipywidgets.HTML(f"<details><summary>The whole listing, to copy</summary>{copied}</details>{told}")
+        self.box = ipywidgets.VBox([ipywidgets.VBox([*rows, panes], layout={"height": "350px"}), self.whole])
         self.box.add_class("dpnotes-stepper")
-        self.data: dict[str, Any] = {}
         self._begin()
-        after = next((each for each in self.trace.moments if each.step), self.trace.moments[-1])
-        figure = f'<figure style="margin: 0">{self._said(after, _FLOW)}<figcaption>{_CAPTION}</figcaption></figure>'
-        self._still = figure + self._whole() + self._meanings()
-        self.controls["line"].observe(self._show, "value")
-        self.controls["step"].observe(self._jump, "value")
-        for switch in switches.values():
+        kept = next((moment for moment in self.trace.moments if moment.step), self.data)
+        self._still = f"<figure>{self._said(kept)}<figcaption>{_KEPT}</figcaption></figure>{copied}{told}"
+        line.observe(self._show, "value")
+        step.observe(lambda change: self._go(change.new - 1), "value")
+        for switch in switches:
             switch.observe(self._begin, "value")
 
-    def _begin(self, _: Any = None) -> None:
-        lines = frozenset(line for line, control in self.controls.items() if isinstance(line, int) and control.value)
-        before = self.trace.moments[self.controls["line"].value - 1] if self.data else None
+    def kind(self, name: str) -> str:
+        """The kind of a value, one of `KINDS`, by its name."""
+        if name in ("paid", "left"):
+            return "budget"
+        public = "released" if name in {*self._fields, "released"} else "public"
+        return "private" if name.startswith("private_") else public
+
+    def _begin(self, change: Any = None) -> None:
+        before = self.data if change else None
+        lines = frozenset(line for line, control in self.controls.items() if control.value is True)
         self.trace = trace(self._run(lines), self._functions, self._most)
-        self._private = self._names.private(self.trace.calls)
-        moments = self.trace.moments
-        self.controls["line"].max, self.controls["step"].max = len(moments), moments[-1].step + 1
-        if before is not None:  # the same line of the same step, if there is one
-            later = [place for place, each in enumerate(moments) if each.step >= before.step] or [len(moments) - 1]
-            same = [p for p in later if (moments[p].step, moments[p].line) == (before.step, before.line)]
-            self.controls["line"].value = (same or later)[0] + 1
+        self.controls["line"].max = len(self.trace.moments)
+        self.controls["step"].max = self.trace.moments[-1].step + 1
+        if before:
+            self._go(before.step, before.line)
         self._show()
 
-    def _jump(self, _: Any) -> None:
-        step = self.controls["step"].value - 1
-        if self.trace.moments[self.controls["line"].value - 1].step != step:
-            first = next(place for place, each in enumerate(self.trace.moments) if each.step >= step)
-            self.controls["line"].value = first + 1
+    def _go(self, step: int, line: int = -1) -> None:
+        """Go to this line of a step, else to the beginning of the step or of a later one, else to the end."""
+        if step != self.data.step or line >= 0:
+            later = [place for place, each in enumerate(self.trace.moments, 1) if each.step >= step]
+            same = [place for place in later if self.trace.moments[place - 1].line == line]
+            self.controls["line"].value = [*same, *later, len(self.trace.moments)][0]
 
     def _show(self, _: Any = None) -> None:
-        moment = self.trace.moments[self.controls["line"].value - 1]
-        self.controls["step"].value = moment.step + 1
-        texts = dict(self._listings.get(moment.function, []))
-        self.data = {
-            "line": texts.get(moment.line, "").strip(),
-            "step": moment.step + 1,
-            "values": dict(moment.values),
-            "kinds": {name: self._names.kind(moment.function, name, self._private) for name in moment.values},
-            "changed": sorted(moment.changed),
-            "end": None if moment.function else self.trace.end,
-        }
-        self.code.value, self.values.value = self._marked(moment), self._said(moment)
+        self.data = self.trace.moments[self.controls["line"].value - 1]
+        self.controls["step"].value = self.data.step + 1
+        self.code.value, self.values.value = self._marked(self.data), self._said(self.data)
 
     def _marked(self, moment: Moment) -> str:
-        """The function that runs, from a few lines above the marked one."""
-        name = moment.function or next(iter(self._listings))
+        """The listing of the function that runs, from a few lines above the marked one."""
+        name = moment.function or self._functions[0].__name__
         lines = self._listings[name]
-        here = next((place for place, (n, _) in enumerate(lines) if n == moment.line), 0)
-        heights = [1 + len(text) // _COLUMNS for _, text in lines]
-        first, room = here, max(_ROWS // 2, _ROWS - sum(heights[here + 1 :]))
-        while first and sum(heights[first - 1 : here + 1]) <= room:
-            first -= 1
-        rows = [f"<i>{first} lines above</i>"] if first else []
-        for n, text in lines[first:]:
-            indent = len(text) - len(text.lstrip())
-            row = html.escape(text.strip())
-            row = f'<mark aria-current="step" style="{_MARK}">▸ {row}</mark>' if n == moment.line else row
-            rows.append(f'<div style="padding-left: {indent + 4}ch; text-indent: -4ch">{row}</div>')
-        label = f'role="group" aria-label="listing of {html.escape(name)}; marked is the line that runs next"'
-        return f'<div {label} style="{_CODE}; white-space: pre-wrap">{"".join(rows)}</div>'
+        here = next((place for place, (number, _) in enumerate(lines) if number == moment.line), 0)
+        first = max(0, min(here - 5, len(lines) - 12))
+        rows = [f"<div>… {first} lines above</div>"] if first else []
+        for number, text in lines[first:]:
+            code, indent = html.escape(text.strip()), len(text) - len(text.lstrip())
+            code = f'<mark aria-current="step" style="{_MARK}">▸ {code}</mark>' if number == moment.line else code
+            rows.append(f'<div style="padding-left: {indent + 4}ch; text-indent: -4ch">{code}</div>')
+        label = f"listing of {name}; marked is the line that runs next"
+        return f'<div role="group" aria-label="{label}" style="{_CODE}">{"".join(rows)}</div>'
 
-    def _said(self, moment: Moment, style: str = "") -> str:
-        name, groups = moment.function or next(iter(self._listings)), dict.fromkeys(("changed just now", *KINDS), "")
-        for value, words in moment.values.items():
-            kind, meaning = self._names.kind(name, value, self._private), self._names.meaning(name, value)
-            notes = [kind] * (value in moment.changed) + [meaning] * (kind == "budget")
-            group = "changed just now" if value in moment.changed else kind
-            groups[group] += _row(value, words, meaning, "; ".join(notes))
-        tables = "".join(
-            f'<table style="margin: 0"><caption style="text-align: left"><b>{KINDS.get(group, group)}</b></caption>{rows}</table>'
-            for group, rows in groups.items()
-            if rows
-        )
+    def _said(self, moment: Moment) -> str:
+        groups = dict.fromkeys(("changed just now", *KINDS), "")
+        for name, words in moment.values.items():
+            new, kind, meaning = name in moment.changed, self.kind(name), self._explained.get(name, "")
+            notes = "; ".join([kind] * new + [meaning] * (kind == "budget"))
+            groups["changed just now" if new else kind] += _row(name, words, notes, meaning)
         end = "" if moment.function else f"<p>After {moment.step} steps: {html.escape(shown(self.trace.end))}.</p>"
-        return f'<div role="group" aria-label="values" aria-live="polite" style="{style}">{end}{tables}</div>'
-
-    def _whole(self) -> str:
-        texts = ["\n".join(text for _, text in lines) for lines in self._listings.values()]
-        text = html.escape("\n\n".join(filter(None, ["\n".join(imports(self._functions)), *texts])))
-        return f'<pre tabindex="0" style="white-space: pre-wrap; word-break: normal">{text}</pre>'
-
-    def _meanings(self) -> str:
-        told = {name: words for (_, name), words in self._names.meanings.items() if not words.startswith("set to ")}
-        rows = "".join(map(_row, told, told.values()))
-        return f"<details><summary>The names</summary><table>{rows}</table></details>"
+        tables = (_table(KINDS.get(group, group), rows) for group, rows in groups.items() if rows)
+        return f'<div role="group" aria-label="values" aria-live="polite">{end}{"".join(tables)}</div>'
 
     def __repr__(self) -> str:
         return f"Stepper({', '.join(self._listings)})"
@@ -322,10 +340,14 @@ class Stepper:
         return {**(self.box._repr_mimebundle_() or {}), "text/plain": repr(self), "text/html": self._still}
 
 
-def _row(name: str, words: str, meaning: str = "", note: str = "") -> str:
-    name, words, meaning, note = map(html.escape, (name, words, meaning, note))
-    cells = f'<th scope="row" style="{_LEFT}">{name}</th><td style="{_LEFT}">{words} <small>{note}</small></td>'
+def _row(name: str, words: str, notes: str = "", meaning: str = "") -> str:
+    name, words, notes, meaning = map(html.escape, (name, words, notes, meaning))
+    cells = f'<th scope="row" style="{_LEFT}">{name}</th><td style="{_LEFT}">{words} <small>{notes}</small></td>'
     return f'<tr title="{meaning}">{cells}</tr>'
+
+
+def _table(caption: str, rows: str) -> str:
+    return f'<table style="margin: 0"><caption style="text-align: left"><b>{caption}</b></caption>{rows}</table>'
 
 
 # ---------------------------------------------------------------- a listing of the reader's own

@@ -5,7 +5,6 @@ to the data holder alone, `paid` and `left` are the budget, and all others are r
 """
 
 import ast
-import contextlib
 import html
 import inspect
 import math
@@ -18,17 +17,14 @@ from typing import Any
 
 import ipywidgets
 
-Function = Callable[..., Any]
-KINDS = {
-    "private": "private: for the data holder alone",
-    "released": "released",
-    "budget": "budget",
-    "public": "public",
-}
+Functions = Sequence[Callable[..., Any]]
+Run = Callable[[frozenset[int]], Iterator[Any]]
+KINDS = dict(budget="budget", private="private: for the data holder alone", released="released", public="public")
 _MARK = "display: block; background: #FFE69C; color: #000000"  # 4.5:1 and more, whatever the theme
 _CODE = "white-space: pre-wrap; font: var(--jp-code-font-size, 13px)/1.4 var(--jp-code-font-family, monospace)"
-_LEFT = "text-align: left; vertical-align: top; overflow-wrap: anywhere"
+_LEFT = "text-align: left; vertical-align: top; padding: 1px 6px; line-height: 1.3; white-space: "
 _PANE = {"min_width": "0", "overflow": "auto", "border": "1px solid var(--jp-border-color2, #bdbdbd)", "padding": "4px"}
+_WHOLE = "The whole listing, to copy, and its names"
 _KEPT = "The values after the first step. Run the cell to go through the listing line by line."
 _NONE_OF_YOURS = "None of its lines is yours alone: look at what they call, at the names in them, and at the arguments."
 
@@ -83,7 +79,7 @@ def listing(code: Any) -> list[tuple[int, str]]:
     return [(n, text) for n, text in numbered if n <= first + signature or n >= begin]
 
 
-def imports(functions: Sequence[Callable[..., Any]]) -> list[str]:
+def imports(functions: Functions) -> list[str]:
     """The import lines that a copy of these functions needs above it, one for each of their modules.
 
     >>> from dpnotes.papers.budget_schedules.reference import clipped, private_gradient_descent
@@ -99,7 +95,7 @@ def imports(functions: Sequence[Callable[..., Any]]) -> list[str]:
     return [f"from {module} import {', '.join(sorted(names))}" for module, names in needed.items() if names]
 
 
-def explained(functions: Sequence[Function]) -> dict[str, str]:
+def explained(functions: Functions) -> dict[str, str]:
     """The names of arguments and of fields that these functions yield, each with its words in docstring or comment.
 
     >>> from dpnotes.papers.noisy_sgd.reference import clipped_noisy_sgd
@@ -111,24 +107,23 @@ def explained(functions: Sequence[Function]) -> dict[str, str]:
     for function in reversed(functions):  # the first one's words are the last ones
         entries = re.findall(r"^  (\w+): (.+(?:\n    .+)*)", inspect.getdoc(function) or "", re.MULTILINE)
         found |= {name: " ".join(words.split()) for name, words in entries}
-        for step in _yielded(function):
-            with contextlib.suppress(OSError, TypeError):  # a class in a cell may have no source
-                found |= dict(re.findall(r"^    (\w+): [^#\n]+  # (.+)$", inspect.getsource(step), re.MULTILINE))
+        for step in (each for each in _yielded(function) if each.__module__ != "__main__"):  # a cell's has no source
+            found |= dict(re.findall(r"^    (\w+): [^#\n]+  # (.+)$", inspect.getsource(step), re.MULTILINE))
     return found
 
 
-def _yielded(function: Function) -> list[Any]:
+def _yielded(function: Any) -> list[Any]:
     """The types that a function yields, by the names in its source."""
     names = re.findall(r"^ *yield (\w+)\(", inspect.getsource(function), re.MULTILINE)
     return [function.__globals__[name] for name in names if hasattr(function.__globals__.get(name), "_fields")]
 
 
-def trace(steps: Iterator[Any], functions: Sequence[Function] = (), most: int = 200) -> Trace:
-    """Run a generator, and record the moment before each of its lines, and of these functions' lines.
+def trace(steps: Iterator[Any], functions: Functions = (), most: int = 200) -> Trace:
+    """Run a generator, and record the moment before each line of these functions.
 
     Args:
       steps: a generator that has not begun.
-      functions: other functions to trace.
+      functions: the functions to trace; if there are none, the generator's own.
       most: the number of steps after which the run is stopped.
 
     >>> def count():
@@ -138,8 +133,8 @@ def trace(steps: Iterator[Any], functions: Sequence[Function] = (), most: int = 
     >>> found.steps, [(moment.step, *moment.values.values(), *moment.changed) for moment in found.moments]
     ([0, 1], [(0,), (0, '0', 'x'), (1, '0'), (1, '1', 'x'), (2, '1'), (2,)])
     """
-    tops = [code for code in (*(each.__code__ for each in functions), getattr(steps, "gi_code", None)) if code]
-    owners = {code: top.co_name for top in tops for code in _codes(top)}
+    tops = [each.__code__ for each in functions] or [getattr(steps, "gi_code", None)]
+    owners = {code: top.co_name for top in tops if top for code in _codes(top)}
     found, own = Trace(), getattr(steps, "gi_frame", None)
     last: dict[Any, tuple[int, dict[str, str]]] = {}  # line and values of each frame
     fields: dict[str, str] = {}
@@ -172,11 +167,10 @@ def trace(steps: Iterator[Any], functions: Sequence[Function] = (), most: int = 
     return found
 
 
-def _codes(code: Any) -> Iterator[Any]:
-    yield code
-    for part in code.co_consts:  # nested functions, not comprehensions
-        if inspect.iscode(part) and not part.co_name.startswith("<"):
-            yield from _codes(part)
+def _codes(code: Any) -> list[Any]:
+    """A code and those of the functions in it, not those of comprehensions."""
+    inner = (part for part in code.co_consts if inspect.iscode(part) and not part.co_name.startswith("<"))
+    return [code, *(each for part in inner for each in _codes(part))]
 
 
 def _sayable(value: Any) -> bool:
@@ -238,43 +232,37 @@ class Stepper:
     (1, 'BUDGET_EXHAUSTED')
     """
 
-    def __init__(
-        self,
-        run: Callable[[frozenset[int]], Iterator[Any]],
-        functions: Sequence[Function],
-        printed: Mapping[int, str] | None = None,
-        most: int = 200,
-    ):
+    def __init__(self, run: Run, functions: Functions, printed: Mapping[int, str] | None = None, most: int = 200):
         self._run, self._functions, self._most = run, functions, most
         self._listings = {function.__name__: listing(function) for function in functions}
         self._explained = explained(functions)
-        self._fields = {name for function in functions for step in _yielded(function) for name in step._fields}
-        self.controls: dict[Any, Any] = {}
-        for name in ("line", "step"):
-            self.controls[name] = ipywidgets.IntSlider(min=1, max=1, description=name, layout={"width": "22em"})
-            self.controls[name].style.description_width = "3em"
+        fields = {name: "released" for function in functions for step in _yielded(function) for name in step._fields}
+        self._kinds = fields | {"released": "released", "paid": "budget", "left": "budget"}
+        slider = {"min": 1, "max": 1, "layout": {"width": "22em"}, "style": {"description_width": "3em"}}
+        line, step = (ipywidgets.IntSlider(**slider, description=name) for name in ("line", "step"))
+        self.controls: dict[Any, Any] = {"line": line, "step": step}
         play = ipywidgets.Play(min=1, max=1, value=1, interval=900, tooltip="play the lines")
         for trait in ("value", "max"):
-            ipywidgets.jslink((play, trait), (self.controls["line"], trait))
+            ipywidgets.jslink((play, trait), (line, trait))
         for number, what in (printed or {}).items():
-            self.controls[number] = ipywidgets.Checkbox(False, description=f"line {number}: {what}", indent=False)
-            self.controls[number].layout.width = "auto"
-        line, step, *switches = self.controls.values()
+            switch = {"description": f"line {number}: {what}", "indent": False, "layout": {"width": "auto"}}
+            self.controls[number] = ipywidgets.Checkbox(False, **switch)
+        _, _, *switches = self.controls.values()
         above = [[play, line, step], [ipywidgets.HTML("As printed:"), *switches] if switches else []]
         rows = [ipywidgets.HBox(row, layout={"flex_flow": "row wrap"}) for row in above]
         self.code, self.values = (ipywidgets.HTML(layout=_PANE | {"flex": flex}, tabbable=True) for flex in "53")
         panes = ipywidgets.HBox([self.code, self.values], layout={"flex": "1 1 0", "min_height": "0"})
-        lists = ["\n".join(text for _, text in lines) for lines in self._listings.values()]
+        lists = ("\n".join(text for _, text in lines) for lines in self._listings.values())
         copied = html.escape("\n\n".join(["\n".join(imports(functions)), *lists]).lstrip())
         copied = f'<pre tabindex="0" style="white-space: pre-wrap; word-break: normal">{copied}</pre>'
-        told = _table("", "".join(map(_row, self._explained, self._explained.values())))
-        told = f"<details><summary>The names</summary>{told}</details>"
-        self.whole = ipywidgets.HTML(f"<details><summary>The whole listing, to copy</summary>{copied}</details>{told}")
+        names = _table("names", "".join(map(_row, self._explained, self._explained.values())))
+        self.whole = ipywidgets.HTML(f"<details><summary>{_WHOLE}</summary>{copied}{names}</details>")
         self.box = ipywidgets.VBox([ipywidgets.VBox([*rows, panes], layout={"height": "350px"}), self.whole])
         self.box.add_class("dpnotes-stepper")
         self._begin()
         kept = next((moment for moment in self.trace.moments if moment.step), self.data)
-        self._still = f"<figure>{self._said(kept)}<figcaption>{_KEPT}</figcaption></figure>{copied}{told}"
+        figure = f'<figure style="margin: 0">{self._said(kept)}<figcaption>{_KEPT}</figcaption></figure>'
+        self._still = figure + copied + names
         line.observe(self._show, "value")
         step.observe(lambda change: self._go(change.new - 1), "value")
         for switch in switches:
@@ -282,10 +270,7 @@ class Stepper:
 
     def kind(self, name: str) -> str:
         """The kind of a value, one of `KINDS`, by its name."""
-        if name in ("paid", "left"):
-            return "budget"
-        public = "released" if name in {*self._fields, "released"} else "public"
-        return "private" if name.startswith("private_") else public
+        return "private" if name.startswith("private_") else self._kinds.get(name, "public")
 
     def _begin(self, change: Any = None) -> None:
         before = self.data if change else None
@@ -300,9 +285,9 @@ class Stepper:
     def _go(self, step: int, line: int = -1) -> None:
         """Go to this line of a step, else to the beginning of the step or of a later one, else to the end."""
         if step != self.data.step or line >= 0:
-            later = [place for place, each in enumerate(self.trace.moments, 1) if each.step >= step]
-            same = [place for place in later if self.trace.moments[place - 1].line == line]
-            self.controls["line"].value = [*same, *later, len(self.trace.moments)][0]
+            moments = enumerate(self.trace.moments, 1)
+            later = ((each.step, each.line != line, place) for place, each in moments if each.step >= step)
+            self.controls["line"].value = min(later, default=(0, 0, len(self.trace.moments)))[2]
 
     def _show(self, _: Any = None) -> None:
         self.data = self.trace.moments[self.controls["line"].value - 1]
@@ -315,13 +300,13 @@ class Stepper:
         lines = self._listings[name]
         here = next((place for place, (number, _) in enumerate(lines) if number == moment.line), 0)
         first = max(0, min(here - 5, len(lines) - 12))
-        rows = [f"<div>… {first} lines above</div>"] if first else []
+        rows = [f"… {first} lines above"] if first else []
         for number, text in lines[first:]:
-            code, indent = html.escape(text.strip()), len(text) - len(text.lstrip())
-            code = f'<mark aria-current="step" style="{_MARK}">▸ {code}</mark>' if number == moment.line else code
-            rows.append(f'<div style="padding-left: {indent + 4}ch; text-indent: -4ch">{code}</div>')
-        label = f"listing of {name}; marked is the line that runs next"
-        return f'<div role="group" aria-label="{label}" style="{_CODE}">{"".join(rows)}</div>'
+            indent = f"padding-left: {len(text) - len(text.lstrip()) + 4}ch; text-indent: -4ch"
+            code = html.escape(text.strip())
+            mark = f'<mark aria-current="step" style="{_MARK}; {indent}">▸ {code}</mark>'
+            rows.append(mark if number == moment.line else f'<div style="{indent}">{code}</div>')
+        return f'<div role="group" aria-label="{name}; marked: what runs next" style="{_CODE}">{"".join(rows)}</div>'
 
     def _said(self, moment: Moment) -> str:
         groups = dict.fromkeys(("changed just now", *KINDS), "")
@@ -342,12 +327,12 @@ class Stepper:
 
 def _row(name: str, words: str, notes: str = "", meaning: str = "") -> str:
     name, words, notes, meaning = map(html.escape, (name, words, notes, meaning))
-    cells = f'<th scope="row" style="{_LEFT}">{name}</th><td style="{_LEFT}">{words} <small>{notes}</small></td>'
-    return f'<tr title="{meaning}">{cells}</tr>'
+    words = f'<td style="{_LEFT}normal; overflow-wrap: anywhere">{words} <small>{notes}</small></td>'
+    return f'<tr title="{meaning}"><th scope="row" style="{_LEFT}nowrap">{name}</th>{words}</tr>'
 
 
 def _table(caption: str, rows: str) -> str:
-    return f'<table style="margin: 0"><caption style="text-align: left"><b>{caption}</b></caption>{rows}</table>'
+    return f'<table style="margin: 0"><caption style="{_LEFT}nowrap"><b>{caption}</b></caption>{rows}</table>'
 
 
 # ---------------------------------------------------------------- a listing of the reader's own
@@ -391,15 +376,14 @@ def compare(yours: Iterator[Any], library: Iterator[Any], within: float = 1e-9, 
     >>> compare(halves(8.0), halves(8.0)), compare(halves(8.0), halves(9.0)).what
     (The same in all 3 steps, and at the end., 'x: 4, not 4.5')
     """
-    codes = [getattr(steps, "gi_code", None) for steps in (yours, library)]
+    lists = [listing(code) if code else [] for code in (getattr(each, "gi_code", None) for each in (yours, library))]
     own, other = (trace(steps, most=most) for steps in (yours, library))
     for place in range(max(len(own.steps), len(other.steps)) + 1):
         what = _difference(own, other, place, within)
         if what:
-            known = {text.strip() for _, text in listing(codes[1])} if codes[1] else set()
-            lines = listing(codes[0]) if codes[0] else []
+            known = {text.strip() for _, text in lists[1]}
             ran = {moment.line for moment in own.moments if moment.step == place}
-            alone = ((n, text.strip()) for n, text in lines if n in ran and text.strip() not in known)
+            alone = ((n, text.strip()) for n, text in lists[0] if n in ran and text.strip() not in known)
             return Comparison(place, what, tuple(alone))
     return Comparison(len(own.steps), "")
 

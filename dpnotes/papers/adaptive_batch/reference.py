@@ -131,11 +131,11 @@ def tree_mechanism(terms, Sigma, sigma, s, noise, printed=frozenset()):
     [([(1, 2), (3, 3)], 3.011, 1.0), ([(1, 4)], 4.0001, 0.5)]
     """
     private_zeta, private_sum, released = {}, 0.0, None
-    for t, term in enumerate(terms, start=1):  # 4
+    for t, private_term in enumerate(terms, start=1):  # 4
         blocks = node(t, Sigma, printed)
         private_zeta |= {(u, v): sigma * noise(v) for u, v in blocks if (u, v) not in private_zeta}  # 3: at first use
-        private_noise = sum((private_zeta[block] for block in blocks), torch.zeros_like(term))  # 5: TREE(t)
-        private_sum = private_sum + term
+        private_noise = sum((private_zeta[block] for block in blocks), torch.zeros_like(private_term))  # 5: TREE(t)
+        private_sum = private_sum + private_term
         released = private_sum + private_noise
         paid = touched(t, Sigma, printed) * (s / sigma) ** 2 / 2 if hidden(t, blocks) else math.inf
         yield Sum(t, blocks, private_sum, private_noise, released, paid, Sigma - t)

@@ -328,7 +328,7 @@ def drift_escape(oracle, x, eta, chi, Q, S, T_esc, repeat="refresh", printed=fro
             continue
         tested, saved, esc = x, last, False  # 7: x~
         for q in range(1, Q + 1):  # 8
-            x, known = tested, (q == 1 or repeat == "restore") and 11 not in printed  # 9
+            x, known = tested, (q == 1 or repeat == "restore") and 11 not in printed  # 9, 11
             if q > 1 and 9 not in printed:  # 9
                 last = saved._replace(paid=0.0) if repeat == "restore" else None
             for tau in range(1, T_esc + 1):  # 10

@@ -24,7 +24,6 @@ _MARK = "display: block; background: #FFE69C; color: #000000"  # 4.5:1 and more,
 _CODE = "white-space: pre-wrap; font: var(--jp-code-font-size, 13px)/1.4 var(--jp-code-font-family, monospace)"
 _LEFT = "text-align: left; vertical-align: top; padding: 1px 6px; line-height: 1.3; white-space: "
 _PANE = {"min_width": "0", "overflow": "auto", "border": "1px solid var(--jp-border-color2, #bdbdbd)", "padding": "4px"}
-_WHOLE = "The whole listing, to copy, and its names"
 _KEPT = "The values after the first step. Run the cell to go through the listing line by line."
 _NONE_OF_YOURS = "None of its lines is yours alone: look at what they call, at the names in them, and at the arguments."
 
@@ -179,7 +178,7 @@ def _sayable(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value in a few words: numbers to four digits, six of a vector at most, and no private field of a step.
+    """A value in a few words: numbers to four digits, at most six of a vector and three rows, no private field of a step.
 
     >>> import torch
     >>> shown(torch.tensor([0.123456, 2.0])), shown(True), shown([(1, 2), (3, 3)]), shown(1e-9), shown(None)
@@ -196,7 +195,8 @@ def shown(value: Any) -> str:
     if isinstance(value, list) and isinstance(value[0], tuple):
         return ", ".join("–".join(map(str, pair)) for pair in value)
     if isinstance(value, list):
-        return f"[{', '.join(map(shown, value[:6]))}{', …' if len(value) > 6 else ''}]"
+        most = 3 if isinstance(value[0], list) else 6
+        return f"[{', '.join(map(shown, value[:most]))}{', …' if len(value) > most else ''}]"
     if isinstance(value, tuple):
         return ", ".join(map(shown, value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -256,7 +256,7 @@ class Stepper:
         copied = html.escape("\n\n".join(["\n".join(imports(functions)), *lists]).lstrip())
         copied = f'<pre tabindex="0" style="white-space: pre-wrap; word-break: normal">{copied}</pre>'
         names = _table("names", "".join(map(_row, self._explained, self._explained.values())))
-        self.whole = ipywidgets.HTML(f"<details><summary>{_WHOLE}</summary>{copied}{names}</details>")
+        self.whole = ipywidgets.HTML(f"<details><summary>Whole listing, and names</summary>{copied}{names}</details>")
         self.box = ipywidgets.VBox([ipywidgets.VBox([*rows, panes], layout={"height": "350px"}), self.whole])
         self.box.add_class("dpnotes-stepper")
         self._begin()
@@ -299,8 +299,8 @@ class Stepper:
         name = moment.function or self._functions[0].__name__
         lines = self._listings[name]
         here = next((place for place, (number, _) in enumerate(lines) if number == moment.line), 0)
-        first = max(0, min(here - 5, len(lines) - 12))
-        rows = [f"… {first} lines above"] if first else []
+        first = max(0, min(here - 4, len(lines) - 8))
+        rows = [f"⋮ lines above: {first}"] if first else []
         for number, text in lines[first:]:
             indent = f"padding-left: {len(text) - len(text.lstrip()) + 4}ch; text-indent: -4ch"
             code = html.escape(text.strip())

@@ -178,7 +178,7 @@ def _sayable(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value in a few words: numbers to four digits, at most six of a vector and three rows, no private field of a step.
+    """A value in a few words: numbers to four digits, six of a vector, three rows, and no private field of a step.
 
     >>> import torch
     >>> shown(torch.tensor([0.123456, 2.0])), shown(True), shown([(1, 2), (3, 3)]), shown(1e-9), shown(None)

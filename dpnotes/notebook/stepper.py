@@ -24,7 +24,7 @@ _MARK = "display: block; background: #FFE69C; color: #000000"  # 4.5:1 and more,
 _CODE = "white-space: pre-wrap; font: var(--jp-code-font-size, 13px)/1.4 var(--jp-code-font-family, monospace)"
 _LEFT = "text-align: left; vertical-align: top; padding: 1px 6px; line-height: 1.3; white-space: "
 _PANE = {"min_width": "0", "overflow": "auto", "border": "1px solid var(--jp-border-color2, #bdbdbd)", "padding": "4px"}
-_KEPT = "The values after the first step. Run the cell to go through the listing line by line."
+_KEPT = "<figcaption>The values after the first step. Run the cell to go through it line by line.</figcaption>"
 _NONE_OF_YOURS = "None of its lines is yours alone: look at what they call, at the names in them, and at the arguments."
 
 
@@ -261,8 +261,8 @@ class Stepper:
         self.box.add_class("dpnotes-stepper")
         self._begin()
         kept = next((moment for moment in self.trace.moments if moment.step), self.data)
-        figure = f'<figure style="margin: 0">{self._said(kept)}<figcaption>{_KEPT}</figcaption></figure>'
-        self._still = figure + copied + names
+        kept = self._said(kept, "display: flex; flex-wrap: wrap; align-items: flex-start") + _KEPT
+        self._still = f"<figure>{kept}</figure>{copied}<details><summary>The names</summary>{names}</details>"
         line.observe(self._show, "value")
         step.observe(lambda change: self._go(change.new - 1), "value")
         for switch in switches:
@@ -308,7 +308,7 @@ class Stepper:
             rows.append(mark if number == moment.line else f'<div style="{indent}">{code}</div>')
         return f'<div role="group" aria-label="{name}; marked: what runs next" style="{_CODE}">{"".join(rows)}</div>'
 
-    def _said(self, moment: Moment) -> str:
+    def _said(self, moment: Moment, style: str = "") -> str:
         groups = dict.fromkeys(("changed just now", *KINDS), "")
         for name, words in moment.values.items():
             new, kind, meaning = name in moment.changed, self.kind(name), self._explained.get(name, "")
@@ -316,7 +316,7 @@ class Stepper:
             groups["changed just now" if new else kind] += _row(name, words, notes, meaning)
         end = "" if moment.function else f"<p>After {moment.step} steps: {html.escape(shown(self.trace.end))}.</p>"
         tables = (_table(KINDS.get(group, group), rows) for group, rows in groups.items() if rows)
-        return f'<div role="group" aria-label="values" aria-live="polite">{end}{"".join(tables)}</div>'
+        return f'<div role="group" aria-label="values" aria-live="polite" style="{style}">{end}{"".join(tables)}</div>'
 
     def __repr__(self) -> str:
         return f"Stepper({', '.join(self._listings)})"

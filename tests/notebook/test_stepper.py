@@ -181,6 +181,7 @@ def test_it_reads_without_colours_and_without_a_kernel():
     bundle = stepped._repr_mimebundle_()
     assert bundle["text/plain"] == repr(stepped) == "Stepper(private_gradient_descent, clipped)"
     figure, rest = bundle["text/html"].split("</figure>")
+    assert figure.startswith("<figure>"), "as tests/nbval.cfg has it"
     assert ">0.75<" in figure.replace(" <small>", "<") and "after the first step" in figure, (
         "live numbers: not compared"
     )

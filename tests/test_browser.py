@@ -118,7 +118,8 @@ def another_theorem_brings_its_own_sliders(notebook: Notebook) -> None:
 
 
 def the_listing_is_stepped_through(notebook: Notebook, stepper: "Locator") -> None:
-    assert stepper.bounding_box()["height"] <= 400
+    box = stepper.bounding_box()
+    assert box is not None and box["height"] <= 400
     first = notebook.shown(stepper)
     lines = [first, *(notebook.step(stepper, "ArrowRight") for _ in range(3))]
     assert len({marked for _, marked in lines}) == 4, "another line is marked with each key"
@@ -131,9 +132,9 @@ def the_listing_is_stepped_through(notebook: Notebook, stepper: "Locator") -> No
         part => (({top, bottom}) => ({top, bottom}))(part.getBoundingClientRect()))""")
     assert pane["top"] <= marked["top"] and marked["bottom"] <= pane["bottom"], "the marked line is in sight"
     assert notebook.step(stepper, "ArrowLeft", slider=1) == first
-    for box in stepper.locator("input[type=checkbox]").all():
+    for switch in stepper.locator("input[type=checkbox]").all():
         for _ in range(2):
-            box.focus()
+            switch.focus()
             notebook.page.keyboard.press("Space")
             notebook.wait_until_idle()
         notebook.page.wait_for_timeout(200)

@@ -298,10 +298,10 @@ class Notebook:
         """Return the listings with a stepper."""
         return self.page.locator(".dpnotes-stepper").all()
 
-    def step(self, stepper: "Locator", key: str, seconds: float = 5) -> tuple[str, str]:
-        """Press `key` on a stepper's slider and wait for another step; return the readout and the marked lines."""
+    def step(self, stepper: "Locator", key: str, slider: int = 0, seconds: float = 5) -> tuple[str, str]:
+        """Press `key` on a stepper's slider (0 line, 1 step) and wait; return the values and the marked line."""
         before = self.shown(stepper)
-        stepper.locator(".noUi-handle").focus()
+        stepper.locator(".noUi-handle").nth(slider).focus()
         self.page.keyboard.press(key)
         deadline = time.monotonic() + seconds
         while self.shown(stepper) == before and time.monotonic() < deadline:
@@ -309,8 +309,9 @@ class Notebook:
         return self.shown(stepper)
 
     def shown(self, stepper: "Locator") -> tuple[str, str]:
-        """Return the readout of a stepper and its marked lines."""
-        return stepper.locator(".dpnotes-readout").inner_text(), "\n".join(stepper.locator("mark").all_inner_texts())
+        """Return the values that a stepper shows and its marked line."""
+        values, marked = stepper.locator("[aria-label=values]"), stepper.locator("mark")
+        return values.inner_text(), "\n".join(marked.all_inner_texts())
 
     def errors(self) -> list[str]:
         """Return error and warning outputs, errors of explorers, and formulas that could not be typeset."""

@@ -124,13 +124,23 @@ def another_theorem_brings_its_own_sliders(notebook: Notebook) -> None:
 
 
 def the_listing_is_stepped_through(notebook: Notebook, stepper: "Locator") -> None:
+    box = stepper.bounding_box()
+    assert box is not None and box["height"] <= 400
     first = notebook.shown(stepper)
-    second = notebook.step(stepper, "ArrowRight")
-    assert second[0] != first[0] and "private" in second[0] and second[1], "a step has panes, and lines that ran"
-    assert notebook.step(stepper, "ArrowLeft") == first, "one goes back to what was there"
-    for box in stepper.locator("input[type=checkbox]").all():
+    lines = [first, *(notebook.step(stepper, "ArrowRight") for _ in range(3))]
+    assert len({marked for _, marked in lines}) == 4, "another line is marked with each key"
+    assert any("changed just now" in values for values, _ in lines)
+    assert [notebook.step(stepper, "ArrowLeft") for _ in range(3)] == lines[2::-1], "one goes back to what was there"
+    values, _ = notebook.step(stepper, "ArrowRight", slider=1)
+    assert "private" in values and "budget" in values and "zCDP" in values, "the second step has what the first paid"
+    assert "▸" in stepper.locator("mark").inner_text()
+    pane, marked = stepper.locator("mark").evaluate("""mark => [mark.closest('.widget-html'), mark].map(
+        part => (({top, bottom}) => ({top, bottom}))(part.getBoundingClientRect()))""")
+    assert pane["top"] <= marked["top"] and marked["bottom"] <= pane["bottom"], "the marked line is in sight"
+    assert notebook.step(stepper, "ArrowLeft", slider=1) == first
+    for switch in stepper.locator("input[type=checkbox]").all():
         for _ in range(2):
-            box.focus()
+            switch.focus()
             notebook.page.keyboard.press("Space")
             notebook.wait_until_idle()
         notebook.page.wait_for_timeout(200)
@@ -138,13 +148,17 @@ def the_listing_is_stepped_through(notebook: Notebook, stepper: "Locator") -> No
 
 
 def the_first_release_as_printed_has_no_noise(notebook: Notebook) -> None:
+    """With line 13 as printed the first estimate is the private gradient; without, it is not."""
     (stepper,) = notebook.steppers()
-    first = notebook.shown(stepper)
+    notebook.step(stepper, "ArrowRight", slider=1)
+    words = notebook.shown(stepper)[0]
     stepper.locator("input[type=checkbox]").nth(2).focus()
     notebook.page.keyboard.press("Space")
     notebook.wait_until_idle()
     notebook.page.wait_for_timeout(200)
-    assert notebook.shown(stepper) != first
+    for values, same in ((words, False), (notebook.shown(stepper)[0], True)):
+        told = dict(re.findall(r"^(private_grad|estimate)\s+(.*?)\s*(?:private|released)?$", values, re.MULTILINE))
+        assert (told["private_grad"] == told["estimate"]) == same
 
 
 def a_server_that_looks_and_clients_that_disagree(notebook: Notebook) -> None:
@@ -253,7 +267,7 @@ def test_the_notebook_runs_and_its_widgets_work(opened, name: str):
         assert notebook.complaints == []
 
 
-def test_a_folded_output_opens_with_its_run_and_a_listing_is_copied_without_its_marks(opened):
+def test_a_folded_output_opens_with_its_run_and_a_listing_is_stepped_through_and_copied(opened):
     with opened("folded.ipynb") as notebook:
         notebook.wait_until_shown()
         answer = notebook.page.locator(".jp-OutputArea-output", has_text="the answer")
@@ -263,7 +277,9 @@ def test_a_folded_output_opens_with_its_run_and_a_listing_is_copied_without_its_
         notebook.run_all()
         answer.first.wait_for(state="visible", timeout=10_000)
         (stepper,) = notebook.steppers()
-        assert "▸" in stepper.locator("mark").first.inner_text()
+        the_listing_is_stepped_through(notebook, stepper)
+        stepper.locator("summary").focus()
+        notebook.page.keyboard.press("Enter")
         copied = stepper.locator("pre").evaluate("""pre => {
             getSelection().selectAllChildren(pre);
             return getSelection().toString();

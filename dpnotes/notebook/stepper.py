@@ -1,42 +1,66 @@
-"""A listing, step by step: the lines of a paper's `reference.py` that a step ran, its private and its released values.
+"""A listing, line by line: the line of a paper's `reference.py` that runs next, and all values at that moment.
 
-A reference is a generator that yields a named tuple for each step. Fields that begin with `private_` are known to the
-data holder alone, `paid` and `left` are the budget, and all other fields are released or follow from released values.
+A reference is a generator that yields a named tuple for each step. Values whose names begin with `private_` are known
+to the data holder alone, `paid` and `left` are the budget, and all others are released or computed from public values.
 """
 
 import ast
 import html
 import inspect
-import itertools
 import math
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ipywidgets
 
-MARK = "background: #FFE69C; color: #000000; margin-left: -2ch"  # 4.5:1 and more, whatever the theme
-_POINTER = '<span style="display: inline-block; width: 2ch; user-select: none">▸</span>'  # not copied with the text
+Functions = Sequence[Callable[..., Any]]
+Run = Callable[[frozenset[int]], Iterator[Any]]
+KINDS = dict(budget="budget", private="private: for the data holder alone", released="released", public="public")
+_MARK = "display: block; background: #FFE69C; color: #000000"  # 4.5:1 and more, whatever the theme
+_CODE = "white-space: pre-wrap; font: var(--jp-code-font-size, 13px)/1.4 var(--jp-code-font-family, monospace)"
+_LEFT = "text-align: left; vertical-align: top; padding: 1px 6px; line-height: 1.3; white-space: "
+_PANE = {"min_width": "0", "overflow": "auto", "border": "1px solid var(--jp-border-color2, #bdbdbd)", "padding": "4px"}
+_KEPT = "<figcaption>The values after the first step. Run the cell to go through it line by line.</figcaption>"
 _NONE_OF_YOURS = "None of its lines is yours alone: look at what they call, at the names in them, and at the arguments."
-_PANES = ("private: for the data holder alone", "released, or follows from it", "budget")
 
 
-# ---------------------------------------------------------------- the lines that ran
+# ---------------------------------------------------------------- a run, line by line
 @dataclass(frozen=True)
-class Frame:
-    """A step of a run, or its end.
+class Moment:
+    """The moment before a line runs, or the end of a run.
 
     Args:
-      step: the yielded tuple; None at the end.
-      lines: file and number of every line that ran for it.
-      end: the generator's value, or the error it raised; None before the end.
+      step: the number of steps yielded before.
+      function: the name of the listed function that the line is in; "" at the end.
+      line: its number in its file.
+      values: the variables' values, in words; in the generator itself, also the fields of its last step.
+      changed: the names whose values the line before has changed.
     """
 
-    step: Any
-    lines: frozenset[tuple[str, int]]
-    end: Any = None
+    step: int
+    function: str
+    line: int
+    values: Mapping[str, str]
+    changed: frozenset[str] = frozenset()
+
+
+@dataclass
+class Trace:
+    """A run of a generator.
+
+    Args:
+      moments: the moment before each line that ran, and the end.
+      steps: the yielded values.
+      end: the generator's return value, or the error that it raised, in words.
+    """
+
+    moments: list[Moment] = field(default_factory=list)
+    steps: list[Any] = field(default_factory=list)
+    end: Any = "stopped before its end"
 
 
 def listing(code: Any) -> list[tuple[int, str]]:
@@ -54,7 +78,7 @@ def listing(code: Any) -> list[tuple[int, str]]:
     return [(n, text) for n, text in numbered if n <= first + signature or n >= begin]
 
 
-def imports(functions: Sequence[Callable[..., Any]]) -> list[str]:
+def imports(functions: Functions) -> list[str]:
     """The import lines that a copy of these functions needs above it, one for each of their modules.
 
     >>> from dpnotes.papers.budget_schedules.reference import clipped, private_gradient_descent
@@ -70,97 +94,117 @@ def imports(functions: Sequence[Callable[..., Any]]) -> list[str]:
     return [f"from {module} import {', '.join(sorted(names))}" for module, names in needed.items() if names]
 
 
-def trace(steps: Iterator[Any], functions: Sequence[Callable[..., Any]] = (), most: int = 200) -> list[Frame]:
-    """Run a generator, and record for each step the lines that ran, in it and in these functions.
+def explained(functions: Functions) -> dict[str, str]:
+    """The names of arguments and of fields that these functions yield, each with its words in docstring or comment.
+
+    >>> from dpnotes.papers.noisy_sgd.reference import clipped_noisy_sgd
+    >>> words = explained([clipped_noisy_sgd])
+    >>> words["eta"], words["left"]
+    ('step size, in units of length squared over loss.', 'zCDP of the remaining releases')
+    """
+    found: dict[str, str] = {}
+    for function in reversed(functions):  # the first one's words are the last ones
+        entries = re.findall(r"^  (\w+): (.+(?:\n    .+)*)", inspect.getdoc(function) or "", re.MULTILINE)
+        found |= {name: " ".join(words.split()) for name, words in entries}
+        for step in (each for each in _yielded(function) if each.__module__ != "__main__"):  # a cell's has no source
+            found |= dict(re.findall(r"^    (\w+): [^#\n]+  # (.+)$", inspect.getsource(step), re.MULTILINE))
+    return found
+
+
+def _yielded(function: Any) -> list[Any]:
+    """The types that a function yields, by the names in its source."""
+    names = re.findall(r"^ *yield (\w+)\(", inspect.getsource(function), re.MULTILINE)
+    return [function.__globals__[name] for name in names if hasattr(function.__globals__.get(name), "_fields")]
+
+
+def trace(steps: Iterator[Any], functions: Functions = (), most: int = 200) -> Trace:
+    """Run a generator, and record the moment before each line of these functions.
 
     Args:
       steps: a generator that has not begun.
-      functions: other functions to trace.
+      functions: the functions to trace; if there are none, the generator's own.
       most: the number of steps after which the run is stopped.
 
     >>> def count():
-    ...     yield 1
-    ...     yield 2
-    >>> [frame.step for frame in trace(count())]
-    [1, 2, None]
+    ...     for x in range(2):
+    ...         yield x
+    >>> found = trace(count())
+    >>> found.steps, [(moment.step, *moment.values.values(), *moment.changed) for moment in found.moments]
+    ([0, 1], [(0,), (0, '0', 'x'), (1, '0'), (1, '1', 'x'), (2, '1'), (2,)])
     """
-    codes = [getattr(steps, "gi_code", None), *(function.__code__ for function in functions)]
-    inside = {(code.co_filename, n) for code in codes if code for n in _numbers(code)}
-    seen: set[tuple[str, int]] = set()
+    tops = [each.__code__ for each in functions] or [getattr(steps, "gi_code", None)]
+    owners = {code: top.co_name for top in tops if top for code in _codes(top)}
+    found, own = Trace(), getattr(steps, "gi_frame", None)
+    last: dict[Any, tuple[int, dict[str, str]]] = {}  # line and values of each frame
+    fields: dict[str, str] = {}
 
-    def watch(frame: Any, event: str, argument: Any) -> Any:
-        place = frame.f_code.co_filename, frame.f_lineno
-        if event == "line" and place in inside:
-            seen.add(place)
-        return watch if (place[0], frame.f_code.co_firstlineno) in inside else None
+    def watch(frame: Any, event: str, _: Any) -> Any:
+        function = owners.get(frame.f_code)
+        if function and event == "line":
+            values = {name: words for name, words in fields.items() if frame is own or name in ("paid", "left")}
+            values |= {name: shown(value) for name, value in frame.f_locals.items() if _sayable(value)}
+            line, before = last.get(frame, (0, values))
+            changed = frozenset(name for name in values if values[name] != before.get(name))
+            if changed or line != frame.f_lineno:  # not each turn of a comprehension
+                found.moments.append(Moment(len(found.steps), function, frame.f_lineno, values, changed))
+            last[frame] = frame.f_lineno, values
+        return watch if function else None
 
-    frames: list[Frame] = []
-    while len(frames) < most:
-        seen.clear()
-        step = end = None
-        before = sys.gettrace()
-        sys.settrace(watch)
-        try:
-            step = next(steps)
-        except StopIteration as stop:
-            end = "the end" if stop.value is None else stop.value
-        except Exception as error:  # of a reader's own listing, or of a line that uses a value that does not exist
-            end = f"{type(error).__name__}: {error}"
-        finally:
-            sys.settrace(before)
-        frames.append(Frame(step, frozenset(seen), end))
-        if end is not None:
-            break
-    return frames
+    before = sys.gettrace()
+    sys.settrace(watch)
+    try:
+        while len(found.steps) < most:
+            found.steps.append(next(steps))
+            fields |= {name: shown(value) for name, value in getattr(found.steps[-1], "_asdict", dict)().items()}
+    except StopIteration as stop:
+        found.end = "the end" if stop.value is None else stop.value
+    except Exception as error:  # of a reader's own listing, or of a line that uses a value that does not exist
+        found.end = f"{type(error).__name__}: {error}"
+    finally:
+        sys.settrace(before)
+    found.moments.append(Moment(len(found.steps), "", 0, fields))
+    return found
 
 
-def _numbers(code: Any) -> Iterator[int]:
-    yield from (n for _, _, n in code.co_lines() if n)
-    yield code.co_firstlineno
-    for part in code.co_consts:  # nested functions and comprehensions
-        if inspect.iscode(part):
-            yield from _numbers(part)
+def _codes(code: Any) -> list[Any]:
+    """A code and those of the functions in it, not those of comprehensions."""
+    inner = (part for part in code.co_consts if inspect.iscode(part) and not part.co_name.startswith("<"))
+    return [code, *(each for part in inner for each in _codes(part))]
+
+
+def _sayable(value: Any) -> bool:
+    plain = value is None or isinstance(value, int | float | str | range | list | tuple) or hasattr(value, "tolist")
+    return plain and not (isinstance(value, list | tuple) and any(map(callable, value)))
 
 
 def shown(value: Any) -> str:
-    """A value in a few words: numbers to four digits, no more than six of a vector.
+    """A value in a few words: numbers to four digits, six of a vector, three rows, and no private field of a step.
 
     >>> import torch
     >>> shown(torch.tensor([0.123456, 2.0])), shown(True), shown([(1, 2), (3, 3)]), shown(1e-9), shown(None)
     ('[0.1235, 2]', 'yes', '1–2, 3–3', '1e-09', 'none')
     """
-    value = value.tolist() if hasattr(value, "tolist") else value
+    if hasattr(value, "tolist"):
+        value = (value[:7] if value.ndim else value).tolist()
     if value is None or value == []:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if hasattr(value, "_asdict"):
+        return ", ".join(f"{name} {shown(part)}" for name, part in value._asdict().items() if "private_" not in name)
     if isinstance(value, list) and isinstance(value[0], tuple):
         return ", ".join("–".join(map(str, pair)) for pair in value)
     if isinstance(value, list):
-        return f"[{', '.join(map(shown, value[:6]))}{', …' if len(value) > 6 else ''}]"
+        most = 3 if isinstance(value[0], list) else 6
+        return f"[{', '.join(map(shown, value[:most]))}{', …' if len(value) > most else ''}]"
     if isinstance(value, tuple):
         return ", ".join(map(shown, value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def panes(step: Any) -> dict[str, dict[str, str]]:
-    """The values of a step in three groups: private, released, budget.
-
-    >>> from typing import NamedTuple
-    >>> Step = NamedTuple("Step", [("t", int), ("private_mean", float), ("g", float), ("paid", float), ("left", float)])
-    >>> [*panes(Step(1, 0.5, 0.75, 0.1, 0.9)).values()]
-    [{'mean': '0.5'}, {'t': '1', 'g': '0.75'}, {'paid': '0.1', 'left': '0.9'}]
-    """
-    found: dict[str, dict[str, str]] = {name: {} for name in _PANES}
-    for name, value in step._asdict().items():
-        place = 0 if name.startswith("private_") else 2 if name in ("paid", "left") else 1
-        found[_PANES[place]][name.removeprefix("private_")] = shown(value)
-    return found
-
-
 # ---------------------------------------------------------------- a listing that one steps through
 class Stepper:
-    """A listing with Play and a slider (left and right arrows) that shows the lines and the values of a step.
+    """A listing whose next line is marked, all values at that moment beside it, two sliders (line, step) and Play.
 
     Args:
       run: maps the numbers of the lines to run as printed to the generator of one run, not begun yet.
@@ -169,9 +213,10 @@ class Stepper:
       most: the largest number of steps.
 
     Attributes:
-      controls: "step" and, by number, the checkboxes.
-      data: for the step shown: "step" (None at the end), "end", and "lines", the texts of the lines that ran.
-      code, readout, box: the ipywidgets it consists of.
+      controls: "line", "step" and, by number, the checkboxes.
+      trace: the run.
+      data: the moment shown.
+      code, values, whole, box: the ipywidgets it consists of.
 
     >>> import torch
     >>> from dpnotes.papers.budget_schedules.reference import private_gradient_descent
@@ -179,92 +224,115 @@ class Stepper:
     ...     gradients, noise = lambda x: x - torch.eye(2), lambda t: torch.zeros(2)
     ...     return private_gradient_descent(gradients, torch.zeros(2), [2, 2], 0.5, 1.0, 0.1, noise, printed=printed)
     >>> stepper = Stepper(run, [private_gradient_descent], printed={2: "< in place of <="})
-    >>> stepper.controls["step"].value = 3
-    >>> stepper.data["end"][0], stepper.data["lines"][-1]
-    ('FINISHED', 'return "FINISHED", x')
-    >>> stepper.controls[2].value = True
-    >>> stepper.data["end"][0], len(stepper.frames)
-    ('BUDGET_EXHAUSTED', 2)
+    >>> stepper.controls["line"].value = 5
+    >>> stepper.data.changed, stepper.data.values["private_mean"], stepper.kind("private_mean")
+    (frozenset({'private_mean'}), '[-0.5, -0.5]', 'private')
+    >>> stepper.controls["step"].value, stepper.controls[2].value = 2, True
+    >>> stepper.data.step, stepper.trace.end[0]
+    (1, 'BUDGET_EXHAUSTED')
     """
 
-    def __init__(
-        self,
-        run: Callable[[frozenset[int]], Iterator[Any]],
-        functions: Sequence[Callable[..., Any]],
-        printed: Mapping[int, str] | None = None,
-        most: int = 200,
-    ):
+    def __init__(self, run: Run, functions: Functions, printed: Mapping[int, str] | None = None, most: int = 200):
         self._run, self._functions, self._most = run, functions, most
-        self._listings = [(function.__code__.co_filename, listing(function)) for function in functions]
-        slider = ipywidgets.IntSlider(min=1, max=1, value=1, description="step")
-        slider.layout.width = "min(100%, 36em)"
-        play = ipywidgets.Play(min=1, max=1, value=1, interval=700, tooltip="play the steps")
-        ipywidgets.jslink((play, "value"), (slider, "value"))
-        ipywidgets.jslink((play, "max"), (slider, "max"))
-        self.controls: dict[Any, Any] = {"step": slider}
-        for line, what in (printed or {}).items():
-            self.controls[line] = ipywidgets.Checkbox(
-                False, description=f"line {line} as printed: {what}", indent=False, layout={"width": "auto"}
-            )
-            self.controls[line].observe(self._begin, "value")
-        self._play = play
-        self.code, self.readout = ipywidgets.HTML(), ipywidgets.HTML()
-        self.readout.add_class("dpnotes-readout")
-        boxes = [control for name, control in self.controls.items() if name != "step"]
-        self.box = ipywidgets.VBox([ipywidgets.HBox([play, slider]), *boxes, self.readout, self.code])
+        self._listings = {function.__name__: listing(function) for function in functions}
+        self._explained = explained(functions)
+        fields = {name: "released" for function in functions for step in _yielded(function) for name in step._fields}
+        self._kinds = fields | {"released": "released", "paid": "budget", "left": "budget"}
+        slider = {"min": 1, "max": 1, "layout": {"width": "22em"}, "style": {"description_width": "3em"}}
+        line, step = (ipywidgets.IntSlider(**slider, description=name) for name in ("line", "step"))
+        self.controls: dict[Any, Any] = {"line": line, "step": step}
+        play = ipywidgets.Play(min=1, max=1, value=1, interval=900, tooltip="play the lines")
+        for trait in ("value", "max"):
+            ipywidgets.jslink((play, trait), (line, trait))
+        for number, what in (printed or {}).items():
+            switch = {"description": f"line {number}: {what}", "indent": False, "layout": {"width": "auto"}}
+            self.controls[number] = ipywidgets.Checkbox(False, **switch)
+        _, _, *switches = self.controls.values()
+        above = [[play, line, step], [ipywidgets.HTML("As printed:"), *switches] if switches else []]
+        rows = [ipywidgets.HBox(row, layout={"flex_flow": "row wrap"}) for row in above]
+        self.code, self.values = (ipywidgets.HTML(layout=_PANE | {"flex": flex}, tabbable=True) for flex in "53")
+        panes = ipywidgets.HBox([self.code, self.values], layout={"flex": "1 1 0", "min_height": "0"})
+        lists = ("\n".join(text for _, text in lines) for lines in self._listings.values())
+        copied = html.escape("\n\n".join(["\n".join(imports(functions)), *lists]).lstrip())
+        copied = f'<pre tabindex="0" style="white-space: pre-wrap; word-break: normal">{copied}</pre>'
+        names = _table("names", "".join(map(_row, self._explained, self._explained.values())))
+        self.whole = ipywidgets.HTML(f"<details><summary>Whole listing, and names</summary>{copied}{names}</details>")
+        self.box = ipywidgets.VBox([ipywidgets.VBox([*rows, panes], layout={"height": "350px"}), self.whole])
         self.box.add_class("dpnotes-stepper")
-        self.frames: list[Frame] = []
-        self.data: dict[str, Any] = {}
-        slider.observe(self._show, "value")
         self._begin()
+        kept = next((moment for moment in self.trace.moments if moment.step), self.data)
+        kept = self._said(kept, "display: flex; flex-wrap: wrap; align-items: flex-start") + _KEPT
+        self._still = f"<figure>{kept}</figure>{copied}<details><summary>The names</summary>{names}</details>"
+        line.observe(self._show, "value")
+        step.observe(lambda change: self._go(change.new - 1), "value")
+        for switch in switches:
+            switch.observe(self._begin, "value")
 
-    def _begin(self, _: Any = None) -> None:
-        lines = frozenset(line for line, control in self.controls.items() if line != "step" and control.value)
-        self.frames = trace(self._run(lines), self._functions, self._most)
-        slider = self.controls["step"]
-        self._play.max = slider.max = len(self.frames)  # a value beyond the end becomes the end
+    def kind(self, name: str) -> str:
+        """The kind of a value, one of `KINDS`, by its name."""
+        return "private" if name.startswith("private_") else self._kinds.get(name, "public")
+
+    def _begin(self, change: Any = None) -> None:
+        before = self.data if change else None
+        lines = frozenset(line for line, control in self.controls.items() if control.value is True)
+        self.trace = trace(self._run(lines), self._functions, self._most)
+        self.controls["line"].max = len(self.trace.moments)
+        self.controls["step"].max = self.trace.moments[-1].step + 1
+        if before:
+            self._go(before.step, before.line)
         self._show()
 
+    def _go(self, step: int, line: int = -1) -> None:
+        """Go to this line of a step, else to the beginning of the step or of a later one, else to the end."""
+        if step != self.data.step or line >= 0:
+            moments = enumerate(self.trace.moments, 1)
+            later = ((each.step, each.line != line, place) for place, each in moments if each.step >= step)
+            self.controls["line"].value = min(later, default=(0, 0, len(self.trace.moments)))[2]
+
     def _show(self, _: Any = None) -> None:
-        number = self.controls["step"].value
-        frame = self.frames[number - 1]
-        ran = [text.strip() for file, lines in self._listings for n, text in lines if (file, n) in frame.lines]
-        self.data = {"step": frame.step, "end": frame.end, "lines": ran}
-        self.code.value, self.readout.value = self._marked(frame), self._words(number, frame)
+        self.data = self.trace.moments[self.controls["line"].value - 1]
+        self.controls["step"].value = self.data.step + 1
+        self.code.value, self.values.value = self._marked(self.data), self._said(self.data)
 
-    def _marked(self, frame: Frame) -> str:
-        blocks = ["\n".join(imports(self._functions))]
-        for file, lines in self._listings:
-            texts = [(html.escape(text), (file, n) in frame.lines) for n, text in lines]
-            marked = (f'<mark style="{MARK}">{_POINTER}{text}</mark>' if ran else text for text, ran in texts)
-            blocks.append("\n".join(marked))
-        label = f"the listing of {', '.join(function.__name__ for function in self._functions)}; ▸ marks what ran"
-        named = f'role="region" aria-label="{html.escape(label)}" tabindex="0"'
-        style = "overflow-x: auto; padding-left: 2ch; word-break: normal"  # lines break between words, not letters
-        return f'<pre {named} style="{style}">' + "\n\n".join(filter(None, blocks)) + "</pre>"
+    def _marked(self, moment: Moment) -> str:
+        """The listing of the function that runs, from a few lines above the marked one."""
+        name = moment.function or self._functions[0].__name__
+        lines = self._listings[name]
+        here = next((place for place, (number, _) in enumerate(lines) if number == moment.line), 0)
+        first = max(0, min(here - 4, len(lines) - 8))
+        rows = [f"⋮ lines above: {first}"] if first else []
+        for number, text in lines[first:]:
+            indent = f"padding-left: {len(text) - len(text.lstrip()) + 4}ch; text-indent: -4ch"
+            code = html.escape(text.strip())
+            mark = f'<mark aria-current="step" style="{_MARK}; {indent}">▸ {code}</mark>'
+            rows.append(mark if number == moment.line else f'<div style="{indent}">{code}</div>')
+        return f'<div role="group" aria-label="{name}; marked: what runs next" style="{_CODE}">{"".join(rows)}</div>'
 
-    def _words(self, number: int, frame: Frame) -> str:
-        if frame.step is None:
-            return f'<p aria-live="polite">After {number - 1} steps: {html.escape(shown(frame.end))}.</p>'
-        tables = []
-        for name, values in panes(frame.step).items():
-            rows = "".join(
-                f'<tr><th scope="row" style="text-align: left">{html.escape(key)}</th>'
-                f'<td style="text-align: left">{html.escape(value)}</td></tr>'
-                for key, value in values.items()
-            )
-            caption = f'<caption style="text-align: left"><b>{name}</b></caption>'
-            tables.append(f'<table style="margin: 0 2em 0 0">{caption}{rows}</table>')
-        beside = "display: flex; flex-wrap: wrap; align-items: flex-start"
-        return f'<div aria-live="polite" style="{beside}">{"".join(tables)}</div>'
+    def _said(self, moment: Moment, style: str = "") -> str:
+        groups = dict.fromkeys(("changed just now", *KINDS), "")
+        for name, words in moment.values.items():
+            new, kind, meaning = name in moment.changed, self.kind(name), self._explained.get(name, "")
+            notes = "; ".join([kind] * new + [meaning] * (kind == "budget"))
+            groups["changed just now" if new else kind] += _row(name, words, notes, meaning)
+        end = "" if moment.function else f"<p>After {moment.step} steps: {html.escape(shown(self.trace.end))}.</p>"
+        tables = (_table(KINDS.get(group, group), rows) for group, rows in groups.items() if rows)
+        return f'<div role="group" aria-label="values" aria-live="polite" style="{style}">{end}{"".join(tables)}</div>'
 
     def __repr__(self) -> str:
-        return f"Stepper({', '.join(function.__name__ for function in self._functions)})"
+        return f"Stepper({', '.join(self._listings)})"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        # A reader without a kernel sees the listing alone: the values of a step are live numbers.
-        bundle = {"text/plain": repr(self), "text/html": self._marked(Frame(None, frozenset()))}
-        return {**(self.box._repr_mimebundle_() or {}), **bundle}
+        return {**(self.box._repr_mimebundle_() or {}), "text/plain": repr(self), "text/html": self._still}
+
+
+def _row(name: str, words: str, notes: str = "", meaning: str = "") -> str:
+    name, words, notes, meaning = map(html.escape, (name, words, notes, meaning))
+    words = f'<td style="{_LEFT}normal; overflow-wrap: anywhere">{words} <small>{notes}</small></td>'
+    return f'<tr title="{meaning}"><th scope="row" style="{_LEFT}nowrap">{name}</th>{words}</tr>'
+
+
+def _table(caption: str, rows: str) -> str:
+    return f'<table style="margin: 0"><caption style="{_LEFT}nowrap"><b>{caption}</b></caption>{rows}</table>'
 
 
 # ---------------------------------------------------------------- a listing of the reader's own
@@ -308,26 +376,26 @@ def compare(yours: Iterator[Any], library: Iterator[Any], within: float = 1e-9, 
     >>> compare(halves(8.0), halves(8.0)), compare(halves(8.0), halves(9.0)).what
     (The same in all 3 steps, and at the end., 'x: 4, not 4.5')
     """
-    codes = [getattr(steps, "gi_code", None) for steps in (yours, library)]
+    lists = [listing(code) if code else [] for code in (getattr(each, "gi_code", None) for each in (yours, library))]
     own, other = (trace(steps, most=most) for steps in (yours, library))
-    for place, (left, right) in enumerate(itertools.zip_longest(own, other, fillvalue=Frame(None, frozenset()))):
-        what = _difference(left, right, within)
+    for place in range(max(len(own.steps), len(other.steps)) + 1):
+        what = _difference(own, other, place, within)
         if what:
-            known = {text.strip() for _, text in listing(codes[1])} if codes[1] else set()
-            lines = listing(codes[0]) if codes[0] else []
-            ran = {number for _, number in left.lines}
-            alone = ((n, text.strip()) for n, text in lines if n in ran and text.strip() not in known)
+            known = {text.strip() for _, text in lists[1]}
+            ran = {moment.line for moment in own.moments if moment.step == place}
+            alone = ((n, text.strip()) for n, text in lists[0] if n in ran and text.strip() not in known)
             return Comparison(place, what, tuple(alone))
-    return Comparison(len([frame for frame in own if frame.end is None]), "")
+    return Comparison(len(own.steps), "")
 
 
-def _difference(left: Frame, right: Frame, within: float) -> str:
-    if left.step is None or right.step is None:
-        if left.step is right.step and _same(left.end, right.end, within):
+def _difference(left: Trace, right: Trace, place: int, within: float) -> str:
+    mine, its = (run.steps[place] if place < len(run.steps) else None for run in (left, right))
+    if mine is None or its is None:
+        if mine is its and _same(left.end, right.end, within):
             return ""
-        ends = ["goes on" if frame.end is None else f"ends with {shown(frame.end)}" for frame in (left, right)]
+        ends = ["goes on" if run.steps[place:] else f"ends with {shown(run.end)}" for run in (left, right)]
         return f"yours {ends[0]}, and the library's {ends[1]}"
-    mine, its = left.step._asdict(), right.step._asdict()
+    mine, its = mine._asdict(), its._asdict()
     for name, value in its.items():
         if name not in mine:
             return f"{name}: missing"

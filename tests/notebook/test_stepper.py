@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from dpnotes.notebook.stepper import Frame, Stepper, compare, listing, panes, shown, trace
+from dpnotes.notebook.stepper import KINDS, Moment, Stepper, compare, listing, shown, trace
 from dpnotes.papers.adaptive_batch import reference as adaptive
 from dpnotes.papers.budget_schedules import reference as schedules
 from dpnotes.papers.drift_escape import reference as escape
@@ -48,68 +48,145 @@ def stepper(run: Callable[..., Any] = descends, *functions: Any, **more: Any) ->
     return Stepper(run, functions or [schedules.private_gradient_descent, schedules.clipped], **more)
 
 
-def test_the_lines_that_a_step_ran_are_marked_and_no_others():
+def lines_of(stepped: Stepper) -> dict[int, str]:
+    """Return the lines of the functions of a stepper by number; its functions are in one file."""
+    return {number: text.strip() for function in stepped._functions for number, text in listing(function)}
+
+
+def at(stepped: Stepper, text: str, step: int = 1) -> Moment:
+    """Go to the first moment before a line, given by its beginning, of a step."""
+    for place, moment in enumerate(stepped.trace.moments, start=1):
+        if moment.step == step - 1 and lines_of(stepped).get(moment.line, "").startswith(text):
+            stepped.controls["line"].value = place
+            return stepped.data
+    raise AssertionError(f"{text} does not run in step {step}")
+
+
+def test_every_line_that_runs_is_stepped_through_and_no_other():
     stepped = stepper(spiders, adaptive.stochastic_spider, adaptive.node)
-    fresh = [frame.step.fresh for frame in stepped.frames if frame.step is not None]
+    moments, texts = stepped.trace.moments, lines_of(stepped)
+    assert stepped.controls["line"].max == len(moments) and moments[-1].line == 0
+    fresh = [step.fresh for step in stepped.trace.steps]
     assert {*fresh} == {True, False}
-    for place, is_fresh in enumerate(fresh, start=1):
-        stepped.controls["step"].value = place
-        lines = "\n".join(stepped.data["lines"])
-        assert ("# 5: O1" in lines, "# 7: O2" in lines) == (is_fresh, not is_fresh)
-        assert "S, k = [], 0" in lines, "of a function that it calls"
-        marked = re.findall(r"<mark[^>]*><span[^>]*>▸</span>(.*?)</mark>", stepped.code.value)
-        assert len(marked) == len(stepped.data["lines"]) < stepped.code.value.count("\n")
+    for place, is_fresh in enumerate(fresh):
+        ran = "\n".join(texts[moment.line] for moment in moments if moment.step == place and moment.function)
+        assert ("# 5: O1" in ran, "# 7: O2" in ran) == (is_fresh, not is_fresh)
+        assert "S, k = [], 0" in ran, "of a function that it calls"
+    for moment in moments[1:-1:7]:
+        stepped.controls["line"].value = moments.index(moment) + 1
+        (marked,) = re.findall(r"<mark [^>]*>▸ (.*?)</mark>", stepped.code.value)
+        assert html.unescape(marked) == texts[moment.line] and stepped.controls["step"].value == moment.step + 1
+        assert f'aria-label="{moment.function}' in stepped.code.value
 
 
 def test_control_of_a_function_that_is_not_listed_no_line_is_known():
     stepped = stepper(spiders, adaptive.stochastic_spider)
-    assert "S, k = [], 0" not in "\n".join(stepped.data["lines"])
+    assert {moment.function for moment in stepped.trace.moments} == {"stochastic_spider", ""}
 
 
-def test_who_knows_what_is_said_in_three_panes():
+def test_what_a_line_changes_stands_first_and_what_it_does_not_change_is_not_marked():
     stepped = stepper()
-    private, released, budget = re.findall(r"<table.*?</table>", stepped.readout.value)
-    assert "private" in private and ">mean<" in private and ">g<" not in private
-    assert "released" in released and all(f">{name}<" in released for name in ("t", "g", "m", "x"))
-    assert "budget" in budget and ">0.75<" in budget and ">left<" in budget
-    assert not [name for name in panes(next(spiders())).values() if not name], "every pane has something in it"
+    assert not stepped.trace.moments[0].changed, "nothing ran before"
+    before, after = at(stepped, "left = left - rho"), at(stepped, "g = private_mean")
+    assert after.changed == {"left"} and (before.values["left"], after.values["left"]) == ("1", "0.75")
+    first, *others = re.findall(r"<table.*?</table>", stepped.values.value)
+    assert "changed just now" in first and ">left<" in first and "budget; R_{t+1}, in units of R" in first
+    assert ">left<" not in "".join(others) and ">rho<" in "".join(others)
+    entered = at(stepped, "return private_rows * (longest")
+    assert entered.function == "clipped" and not entered.changed and entered.values["longest"] == "1"
+
+
+def test_the_budget_has_units_and_stays_in_sight_in_functions_that_are_called():
+    for run, functions, unit in (
+        (descends, [schedules.private_gradient_descent, schedules.clipped], "in units of R"),
+        (spiders, [adaptive.stochastic_spider, adaptive.node], "number of unused examples"),
+    ):
+        stepped = stepper(run, *functions)
+        assert "left" not in at(stepped, "for t").values or run is descends, "nothing is paid before the first step"
+        stepped.controls["step"].value = 2
+        while stepped.data.function == functions[0].__name__:
+            stepped.controls["line"].value += 1
+        assert stepped.data.function == functions[1].__name__
+        budget = next(each for each in re.findall(r"<table.*?</table>", stepped.values.value) if "budget" in each)
+        assert ">left<" in budget and unit in budget and ">paid<" in budget
+
+
+def test_kinds_follow_from_the_fields_of_the_step():
+    stepped = stepper()
+    names = ("private_rows", "private_mean", "g", "left", "paid", "rho", "eta", "released")
+    kinds = ("private", "private", "released", "budget", "budget", "public", "public", "released")
+    assert tuple(map(stepped.kind, names)) == kinds
+    tables = dict(re.findall(r"<b>([^<]*)</b>(.*?)</table>", at(stepped, "yield") and stepped.values.value))
+    assert ">private_mean<" in tables[KINDS["private"]] and ">rho<" in tables["public"] and ">g<" in tables["released"]
+
+
+def test_names_are_explained_on_hover_and_in_words():
+    stepped = stepper()
+    at(stepped, "left = left - rho")
+    assert '<tr title="step size, in units of length squared over loss."><th' in stepped.values.value
+    for shown_html in (stepped.whole.value, stepped._repr_mimebundle_()["text/html"]):
+        assert "step size, in units of length squared over loss. " in shown_html and ">eta<" in shown_html
 
 
 def test_the_last_place_says_why_it_ended():
     stepped = stepper()
     assert stepped.controls["step"].max == 5
-    stepped.controls["step"].value = 5
-    assert stepped.data["step"] is None and stepped.data["end"][0] == "FINISHED"
-    assert "After 4 steps: FINISHED" in stepped.readout.value
+    stepped.controls["line"].value = stepped.controls["line"].max
+    assert stepped.data.function == "" and stepped.trace.end[0] == "FINISHED" and stepped.data.step == 4
+    assert "After 4 steps: FINISHED" in stepped.values.value and "<mark" not in stepped.code.value
 
 
-def test_a_printed_line_is_switched_on_and_off_again():
+def test_a_printed_line_is_switched_on_and_off_again_at_the_same_line():
     stepped = stepper(printed={2: "< in place of <="})
-    stepped.controls["step"].value = 5
+    before = at(stepped, "if not affordable", step=4)
+    assert before.values["affordable"] == "yes"
     stepped.controls[2].value = True
-    assert stepped.controls["step"].value == stepped.controls["step"].max == 4, "a step fewer, and the end"
-    assert stepped.data["end"][0] == "BUDGET_EXHAUSTED"
-    assert any(line.startswith('return "BUDGET_EXHAUSTED"') for line in stepped.data["lines"])
+    assert stepped.data.line == before.line and stepped.data.values["affordable"] == "no"
+    assert stepped.trace.end[0] == "BUDGET_EXHAUSTED" and stepped.controls["step"].max == 4
     stepped.controls[2].value = False
-    assert stepped.controls["step"].max == 5 and stepped.data["step"].left == 0.0
+    assert stepped.data == before and stepped.controls["step"].max == 5
+    stepped.controls["line"].value = stepped.controls["line"].max
+    stepped.controls[2].value = True
+    assert stepped.data.function == "", "from the end to the end"
 
 
 def test_a_run_without_end_is_left_and_an_error_is_the_end_of_one():
-    assert len(stepper(most=2).frames) == 2
+    assert [moment.step for moment in stepper(most=2).trace.moments[-2:]] == [1, 2]
     no_number: Any = "none"
     broken = stepper(lambda printed: descends(printed, partial(schedules.private_gradient_descent, beta=no_number)))
-    assert "TypeError" in broken.data["end"] and "TypeError" in broken.readout.value
+    broken.controls["line"].value = broken.controls["line"].max
+    assert "TypeError" in broken.trace.end and "TypeError" in broken.values.value
+
+
+def test_words_are_kept_and_not_tensors():
+    for moment in trace(spiders(), [adaptive.node]).moments:
+        assert all(type(words) is str for words in moment.values.values())
+
+
+def test_a_list_that_grows_is_said_as_it_was():
+    def grow() -> Iterator[list[int]]:
+        found = []
+        for place in range(3):
+            found.append(place)
+            yield found
+
+    said = [moment.values["found"] for moment in trace(grow()).moments if "found" in moment.changed]
+    assert said == ["none", "[0]", "[0, 1]", "[0, 1, 2]"]
 
 
 def test_it_reads_without_colours_and_without_a_kernel():
     stepped = stepper()
-    assert "▸" in stepped.code.value and 'aria-label="the listing of private_gradient_descent' in stepped.code.value
-    assert 'tabindex="0"' in stepped.code.value and 'aria-live="polite"' in stepped.readout.value
-    assert "&lt; left if 2 in printed" in stepped.code.value, "escaped"
+    assert 'aria-current="step"' in stepped.code.value and "▸" in stepped.code.value and stepped.code.tabbable
+    assert 'aria-live="polite"' in stepped.values.value and stepped.values.tabbable
     bundle = stepped._repr_mimebundle_()
     assert bundle["text/plain"] == repr(stepped) == "Stepper(private_gradient_descent, clipped)"
-    assert "<mark" not in bundle["text/html"] and "affordable" in bundle["text/html"]
-    stepped.controls["step"].value = 3
+    figure, rest = bundle["text/html"].split("</figure>")
+    assert figure.startswith("<figure>"), "as tests/nbval.cfg has it"
+    assert ">0.75<" in figure.replace(" <small>", "<") and "after the first step" in figure, (
+        "live numbers: not compared"
+    )
+    assert "&lt; left if 2 in printed" in rest and "<mark" not in rest, "escaped"
+    at(stepped, "yield", step=3)
     assert stepped._repr_mimebundle_()["text/html"] == bundle["text/html"], "what is stored is the same in every run"
 
 
@@ -129,7 +206,7 @@ def test_who_traced_before_traces_again():
     before = sys.gettrace()
     sys.settrace(other)
     try:
-        assert trace(descends()) and sys.gettrace() is other
+        assert trace(descends()).moments and sys.gettrace() is other
     finally:
         sys.settrace(before)
 
@@ -140,10 +217,10 @@ def test_values_are_shown_in_a_few_words():
 
 
 # ---------------------------------------------------------------- a listing of the reader's own
-def pasted(shown_html: str) -> dict[str, Any]:
-    """Return the names defined by a pasted listing; text marked `user-select: none` is not copied."""
-    text = re.sub(r'<span style="[^"]*user-select: none[^"]*">[^<]*</span>', "", shown_html)
-    text = html.unescape(re.sub("<[^>]*>", "", text))
+def pasted(stepped: Stepper) -> dict[str, Any]:
+    """Return the names defined by the listing of a stepper, pasted."""
+    (listed,) = re.findall(r"<pre[^>]*>(.*?)</pre>", stepped.whole.value, re.DOTALL)
+    text = html.unescape(listed)
     names: dict[str, Any] = {"__name__": "__main__"}
     linecache.cache["<cell>"] = (len(text), None, text.splitlines(keepends=True), "<cell>")
     exec(compile(text, "<cell>", "exec"), names)
@@ -170,18 +247,15 @@ LISTED = {  # as listed in the notebooks 01 to 05 and 04b
 
 @pytest.mark.parametrize("functions", LISTED.values(), ids=LISTED)
 def test_a_pasted_listing_has_all_of_its_names(functions: list[Callable[..., Any]]):
-    everything = Frame(None, frozenset((one.__code__.co_filename, n) for one in functions for n, _ in listing(one)))
-    names = pasted(Stepper(lambda printed: iter(()), functions)._marked(everything))
+    names = pasted(Stepper(lambda printed: iter(()), functions))
     for function in functions:
         for code in codes(names[function.__name__].__code__):
             used = {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}
             assert used <= names.keys() | vars(builtins).keys()
 
 
-def test_a_listing_pasted_as_a_browser_shows_it_is_the_library_s():
-    stepped = stepper()
-    assert "▸" in stepped.code.value
-    mine = pasted(stepped.code.value)["private_gradient_descent"]
+def test_a_listing_that_is_pasted_is_the_library_s():
+    mine = pasted(stepper())["private_gradient_descent"]
     assert repr(compare(descends(function=mine), descends())) == "The same in all 4 steps, and at the end."
 
 
@@ -200,7 +274,7 @@ def copied(tmp_path: Path, line: str, instead: str) -> Any:
     ("line", "instead", "steps", "what"),
     [
         ("x = x - eta * m", "x = x + eta * m", 0, "x: "),
-        ("G * sigma * noise(t) / len(rows)", "G * sigma * noise(t)", 0, "g: "),
+        ("G * sigma * noise(t) / len(private_rows)", "G * sigma * noise(t)", 0, "g: "),
         ("left = left - rho  # 3", "left = left - 2 * rho  # 3", 0, "left: 0.5, not 0.75"),
         ("else rho <= left + 1e-9 * R", "else rho < left", 3, "yours ends with BUDGET_EXHAUSTED"),
     ],

@@ -2,7 +2,7 @@
 
 Read this file first. `algorithms.py` implements the same algorithms for many runs at once, with guarantees and
 refusals; `tests/papers/test_reference.py` checks that both give the same results. Values whose names begin with
-`private_` are known to the data holder alone; every other value of a step is released or computed from released values.
+`private_` are known to the data holder alone; every other value is released, given, or computed from such values.
 A line number in `printed` selects the paper's version of that line where ours differs.
 """
 
@@ -28,7 +28,7 @@ class Sum(NamedTuple):
 class Step(NamedTuple):
     """The result of step t."""
 
-    t: int
+    t: int  # number of the step, from 0
     fresh: bool  # True if O1 was called, False if O2
     batch: int  # examples of this step
     blocks: list[tuple[int, int]]  # blocks of the tree whose noise is in the estimate
@@ -41,15 +41,15 @@ class Step(NamedTuple):
     left: int  # number of unused examples
 
 
-def clipped(rows: Tensor, longest: float) -> Tensor:
+def clipped(private_rows: Tensor, longest: float) -> Tensor:
     """Scale down the vectors `(examples, d)` that are longer than `longest`.
 
     >>> clipped(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), 1.0)
     tensor([[0.6000, 0.8000],
             [0.3000, 0.4000]])
     """
-    lengths = rows.norm(dim=1, keepdim=True)
-    return torch.where(lengths > longest, rows * (longest / lengths), rows)
+    private_lengths = private_rows.norm(dim=1, keepdim=True)
+    return torch.where(private_lengths > longest, private_rows * (longest / private_lengths), private_rows)
 
 
 def node(t, Sigma, printed=frozenset()):
@@ -64,7 +64,7 @@ def node(t, Sigma, printed=frozenset()):
     ([(1, 8), (9, 12), (13, 13)], [(1, 8)], [(1, 4), (5, 6), (7, 7)], [], (13, 13))
     """
     S, k = [], 0  # 11
-    levels = (Sigma - 1).bit_length() if 12 in printed else Sigma.bit_length()  # printed: ceil(log2 Sigma)
+    levels = (Sigma - 1).bit_length() if 12 in printed else Sigma.bit_length()  # 12: printed: ceil(log2 Sigma)
     for level in reversed(range(levels)):  # 12
         end = k + 2**level  # 13: k'
         if end <= (k if 14 in printed else min(t, Sigma)):  # 14
@@ -78,7 +78,7 @@ def held(leaf, Sigma, printed=frozenset()):
     >>> sorted(held(1, 8)), sorted(held(6, 8)), sorted(held(1, 8, printed={12}))
     ([1, 2, 4, 8], [6, 8], [1, 2, 4])
     """
-    levels = (Sigma - 1).bit_length() if 12 in printed else Sigma.bit_length()
+    levels = (Sigma - 1).bit_length() if 12 in printed else Sigma.bit_length()  # 12
     numbers = [(2**level, math.ceil(leaf / 2**level)) for level in range(levels)]
     return {number * size for size, number in numbers if number % 2 == 1 and number * size <= Sigma}  # even: no NODE
 
@@ -130,12 +130,12 @@ def tree_mechanism(terms, Sigma, sigma, s, noise, printed=frozenset()):
     >>> [(each.blocks, round(float(each.released), 4), each.paid) for each in sums][2:]
     [([(1, 2), (3, 3)], 3.011, 1.0), ([(1, 4)], 4.0001, 0.5)]
     """
-    zeta, private_sum, released = {}, 0.0, None
-    for t, term in enumerate(terms, start=1):  # 4
+    private_zeta, private_sum, released = {}, 0.0, None
+    for t, private_term in enumerate(terms, start=1):  # 4
         blocks = node(t, Sigma, printed)
-        zeta |= {(u, v): sigma * noise(v) for u, v in blocks if (u, v) not in zeta}  # 3: when a block is first used
-        private_noise = sum((zeta[block] for block in blocks), torch.zeros_like(term))  # 5: TREE(t)
-        private_sum = private_sum + term
+        private_zeta |= {(u, v): sigma * noise(v) for u, v in blocks if (u, v) not in private_zeta}  # 3: at first use
+        private_noise = sum((private_zeta[block] for block in blocks), torch.zeros_like(private_term))  # 5: TREE(t)
+        private_sum = private_sum + private_term
         released = private_sum + private_noise
         paid = touched(t, Sigma, printed) * (s / sigma) ** 2 / 2 if hidden(t, blocks) else math.inf
         yield Sum(t, blocks, private_sum, private_noise, released, paid, Sigma - t)
@@ -192,14 +192,14 @@ def stochastic_spider(
         fresh = bool(drift >= kappa) or t - tau == Sigma  # 4; ours: or the tree is full
         longest = G if fresh else M * (x - before).norm()  # of an example's term
         batch = math.ceil(b if fresh else max(c * longest, 1))
-        if n - used <= b if 3 in printed else n - used < batch:
-            return "DATA_EXHAUSTED", x  # 3
+        if n - used <= b if 3 in printed else n - used < batch:  # 3
+            return "DATA_EXHAUSTED", x
         z, used = range(used, used + batch), used + batch
         if fresh:
             private_grad, drift, tau = clipped(gradients(x, z), longest).mean(dim=0), 0.0, t  # 5: O1; a new tree
         else:
             private_grad = private_grad + clipped(gradients(x, z) - gradients(before, z), longest).mean(dim=0)  # 7: O2
-        root, leaf = (0, t) if 13 in printed else (tau, t - tau + 1)
+        root, leaf = (0, t) if 13 in printed else (tau, t - tau + 1)  # 13: where the tree begins, and the leaf
         blocks = node(leaf, Sigma)
         estimate = private_grad + sigma * sum(noise(root + end) for _, end in blocks)  # 13: TREE; by its last leaf
         saddle = bool((last if 9 in printed else estimate.norm()) <= threshold) and frozen <= 0  # 9
@@ -208,7 +208,7 @@ def stochastic_spider(
         direction = estimate + zeta / math.sqrt(len(x)) * kick(t) if saddle else estimate  # 11: no data in the kick
         before, x, last = x, x - direction / M, direction.norm()  # 15
         drift = drift + M * (x - before).norm()  # 15: |direction|
-        shifts = (shifted if 13 in printed else touched)(leaf, Sigma) if hidden(leaf, blocks) else math.inf
+        shifts = (shifted if 13 in printed else touched)(leaf, Sigma) if hidden(leaf, blocks) else math.inf  # 13
         paid = float(shifts * (2 * longest / batch / sigma) ** 2 / 2)  # an example that is replaced moves by 2
         yield Step(t, fresh, batch, blocks, private_grad, estimate, saddle, x, float(drift), paid, n - used)
     return "FINISHED", x  # 17: printed: x_1 ... x_T, which were yielded

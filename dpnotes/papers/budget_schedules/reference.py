@@ -2,7 +2,7 @@
 
 Read this file first. `algorithms.py` implements the same algorithm for many runs at once, with guarantees and refusals;
 `tests/papers/test_reference.py` checks that both give the same results. Values whose names begin with `private_` are
-known to the data holder alone; every other value of a step is released or computed from released values. A line number
+known to the data holder alone; every other value is released, given, or computed from such values. A line number
 in `printed` selects the paper's version of that line where ours differs.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor
 class Step(NamedTuple):
     """The result of step t."""
 
-    t: int
+    t: int  # number of the step, from 1
     private_mean: Tensor  # (D,), nabla_t: the average of the gradients
     g: Tensor  # (D,), released
     m: Tensor  # (D,), m_{t+1}
@@ -24,14 +24,14 @@ class Step(NamedTuple):
     left: float  # R_{t+1}, in units of R
 
 
-def clipped(rows: Tensor, longest: float) -> Tensor:
+def clipped(private_rows: Tensor, longest: float) -> Tensor:
     """Scale down the vectors `(N, D)` that are longer than `longest`.
 
     >>> clipped(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), 1.0)
     tensor([[0.6000, 0.8000],
             [0.3000, 0.4000]])
     """
-    return rows * (longest / rows.norm(dim=1, keepdim=True).clamp_min(longest))
+    return private_rows * (longest / private_rows.norm(dim=1, keepdim=True).clamp_min(longest))
 
 
 def private_gradient_descent(gradients, x, sigmas, R, G, eta, noise, beta=0.0, printed=frozenset()):
@@ -62,14 +62,14 @@ def private_gradient_descent(gradients, x, sigmas, R, G, eta, noise, beta=0.0, p
     """
     left, m = R, torch.zeros_like(x)
     for t, sigma in enumerate(sigmas, start=1):
-        rows = gradients(x) if 1 in printed else clipped(gradients(x), G)
-        private_mean = rows.mean(dim=0)  # 1: average the gradients,
+        private_rows = gradients(x) if 1 in printed else clipped(gradients(x), G)  # 1: clip,
+        private_mean = private_rows.mean(dim=0)  # 1: average the gradients,
         rho = 1 / sigma**2  # 1: and ask for rho_t of the budget
         affordable = rho < left if 2 in printed else rho <= left + 1e-9 * R  # 2: a sum of costs is rounded
         if not affordable:
             return "BUDGET_EXHAUSTED", x  # 7, 8: terminate, before anything is drawn
         left = left - rho  # 3
-        g = private_mean + G * sigma * noise(t) / len(rows)  # 4: the one line that adds noise
+        g = private_mean + G * sigma * noise(t) / len(private_rows)  # 4: the one line that adds noise
         m = (beta * (1 - beta ** (t - 1)) * m + (1 - beta) * g) / (1 - beta**t)  # 5: equation (3); m = g if beta = 0
         x = x - eta * m  # 6, equation (1)
         yield Step(t, private_mean, g, m, x, rho, left)

@@ -4,7 +4,7 @@ The paper is an anonymous submission to ICLR; a later version is Tao et al., arX
 
 Read this file first. `algorithms.py` implements the same algorithms for many runs at once, with guarantees and
 refusals; `tests/papers/test_reference.py` checks that both give the same results. Values whose names begin with
-`private_` are known to the data holder alone; every other value of a step is released or computed from released values.
+`private_` are known to the data holder alone; every other value is released, given, or computed from such values.
 A line number in `printed` selects the paper's version of that line where ours differs; each algorithm has its own line
 numbers and its own set.
 """
@@ -20,11 +20,11 @@ from torch import Tensor
 class Release(NamedTuple):
     """The result of query t of the oracle, which is also the oracle's whole memory."""
 
-    t: int
+    t: int  # number of the query, from 1
     asked: Tensor  # (d,), x_{t-1}
     fresh: bool  # True if O1 was called, False if O2
     batch: int  # examples of this query
-    private_mean: Tensor  # (d,)
+    private_mean: Tensor  # (d,), of the gradients, or of their differences
     g: Tensor  # (d,), released
     drift: float  # in units of length squared
     paid: float  # zCDP of the examples of this query
@@ -34,13 +34,13 @@ class Release(NamedTuple):
 class Round(NamedTuple):
     """The result of query t of the clients: the fields of a `Release`, and the vector that each of m clients sent."""
 
-    t: int
+    t: int  # number of the query, from 1
     asked: Tensor  # (d,), x_{t-1}
-    fresh: bool
+    fresh: bool  # True if O1 was called, False if O2
     batch: int  # examples of each client
     private_mean: Tensor  # (m, d), each known to its client alone
     g: Tensor  # (d,), the server's
-    drift: float
+    drift: float  # in units of length squared
     paid: float  # zCDP of the examples of this query, of each client
     left: int  # number of unused examples of the client that has fewest
     sent: Tensor  # (m, d), released
@@ -81,15 +81,15 @@ class Step(NamedTuple):
     sent: Any = None  # (m, d), for a `Round` of clients
 
 
-def clipped(rows: Tensor, longest: float) -> Tensor:
+def clipped(private_rows: Tensor, longest: float) -> Tensor:
     """Scale down the vectors `(examples, d)` that are longer than `longest`.
 
     >>> clipped(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), 1.0)
     tensor([[0.6000, 0.8000],
             [0.3000, 0.4000]])
     """
-    lengths = rows.norm(dim=1, keepdim=True)
-    return torch.where(lengths > longest, rows * (longest / lengths), rows)
+    private_lengths = private_rows.norm(dim=1, keepdim=True)
+    return torch.where(private_lengths > longest, private_rows * (longest / private_lengths), private_rows)
 
 
 def adaptive_dp_spider(
@@ -133,7 +133,7 @@ def adaptive_dp_spider(
     used = 0
     for t, (x, last) in enumerate(models, start=1):  # 2, 13
         move = (x - last.asked).norm() if last else math.inf
-        length = eta * last.g.norm() if last and 12 in printed else move
+        length = eta * last.g.norm() if last and 12 in printed else move  # 12
         drift = last.drift + length**2 if last else kappa  # 12, before the next query: now the move is known; 1
         fresh = bool(drift >= kappa)  # 3
         longest = G if fresh else M * move  # of an example's term
@@ -141,9 +141,9 @@ def adaptive_dp_spider(
         if used + batch > n:
             return "DATA_EXHAUSTED"  # ours: an example is used once
         z, used = range(used, used + batch), used + batch
-        terms = gradients(x, z) if fresh else gradients(x, z) - gradients(last.asked, z)
-        private_mean = clipped(terms, longest).mean(dim=0)
-        moves = 1 if (5 if fresh else 10) in printed else 2
+        private_terms = gradients(x, z) if fresh else gradients(x, z) - gradients(last.asked, z)
+        private_mean = clipped(private_terms, longest).mean(dim=0)
+        moves = 1 if (5 if fresh else 10) in printed else 2  # 5, 10
         released = private_mean + multiplier * (moves * longest / batch) * noise(t)  # 5, 10: xi_t
         g = released if fresh else last.g + released  # 6, 11: the noise adds up
         drift = 0.0 if fresh else float(drift)  # 7
@@ -187,7 +187,7 @@ def distributed_adaptive_dp_spider(
     used = 0
     for t, (x, last) in enumerate(models, start=1):  # 2, 18
         move = (x - last.asked).norm() if last else math.inf
-        length = eta * last.g.norm() if last and 17 in printed else move
+        length = eta * last.g.norm() if last and 17 in printed else move  # 17
         drift = last.drift + length**2 if last else kappa  # 17, before the next query; 1
         fresh = bool(drift >= kappa)  # 3
         longest = G if fresh else M * move
@@ -197,9 +197,9 @@ def distributed_adaptive_dp_spider(
         z, used = range(used, used + batch), used + batch
         private_means, sent = [], []
         for j, of_j in enumerate(gradients):  # 4, 11
-            terms = of_j(x, z) if fresh else of_j(x, z) - of_j(last.asked, z)
-            private_means.append(clipped(terms, longest).mean(dim=0))
-            moves = 1 if (6 if fresh else 13) in printed else 2
+            private_terms = of_j(x, z) if fresh else of_j(x, z) - of_j(last.asked, z)
+            private_means.append(clipped(private_terms, longest).mean(dim=0))
+            moves = 1 if (6 if fresh else 13) in printed else 2  # 6, 13
             released = private_means[j] + multiplier * (moves * longest / batch) * noise(t, j)  # 6, 13: xi_{j,t}
             sent.append(released if fresh else last.sent[j] + released)  # 7, 14; 8, 15
         g = torch.stack(sent).mean(dim=0)  # 16
@@ -251,8 +251,8 @@ def distributed_model_selection(
         upper, w = torch.triu_indices(d, d), G / (M * math.sqrt(d))  # a triangle is at most sqrt(d) M long
         private_means, sent = [], []
         for j in range(m):  # 2
-            terms = torch.cat([gradients[j](x), w * hessians[j](x)[:, upper[0], upper[1]]], dim=1)
-            private_means.append(clipped(terms, math.sqrt(2) * G).mean(dim=0))
+            private_terms = torch.cat([gradients[j](x), w * hessians[j](x)[:, upper[0], upper[1]]], dim=1)
+            private_means.append(clipped(private_terms, math.sqrt(2) * G).mean(dim=0))
             sent.append(private_means[j] + sigmas[j] * noise(t, j))  # 3, 4, 5: theta_{j,t}, and H_{j,t} times w
         mean = torch.stack(sent).mean(dim=0)  # 6
         hessian = torch.zeros(d, d, dtype=mean.dtype).index_put(tuple(upper), mean[d:] / w)
@@ -260,8 +260,8 @@ def distributed_model_selection(
         off, bent = errors(d, n, T, G, M, sigmas, c, omega, printed)
         longest, least = alpha + off, -(math.sqrt(rho * alpha) + bent)
         yes = bool(gradient.norm() <= longest and torch.linalg.eigvalsh(hessian)[0] >= least)  # 7
-        rows = torch.stack(private_means), torch.stack(sent)
-        yield Model(t, x, *rows, gradient, hessian, longest, least, yes, paid, (T - t) * paid)
+        private_and_sent = torch.stack(private_means), torch.stack(sent)
+        yield Model(t, x, *private_and_sent, gradient, hessian, longest, least, yes, paid, (T - t) * paid)
         if yes:
             return "FINISHED", t  # 8
     return "FINISHED", None
@@ -277,7 +277,7 @@ def errors(d, n, T, G, M, sigmas, c, omega, printed):
     """
     m, w = len(n), G / (M * math.sqrt(d))
     spread, sigma = math.sqrt(sum(1 / n_j for n_j in n)) / m, math.sqrt(sum(s**2 for s in sigmas)) / m
-    if 7 in printed:
+    if 7 in printed:  # 7
         of_all, bare = math.log(8 * d / omega), sigma / math.sqrt(c)
         off = G * of_all * spread + bare * math.sqrt(d * math.log(16 / omega))
         return off, M * math.sqrt(of_all) * spread + bare / w * math.sqrt(d * math.log(32 / omega))
@@ -328,8 +328,8 @@ def drift_escape(oracle, x, eta, chi, Q, S, T_esc, repeat="refresh", printed=fro
             continue
         tested, saved, esc = x, last, False  # 7: x~
         for q in range(1, Q + 1):  # 8
-            x, known = tested, (q == 1 or repeat == "restore") and 11 not in printed  # 9
-            if q > 1 and 9 not in printed:
+            x, known = tested, (q == 1 or repeat == "restore") and 11 not in printed  # 9, 11
+            if q > 1 and 9 not in printed:  # 9
                 last = saved._replace(paid=0.0) if repeat == "restore" else None
             for tau in range(1, T_esc + 1):  # 10
                 if tau > 1 or not known:

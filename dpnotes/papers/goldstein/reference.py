@@ -2,7 +2,7 @@
 
 Read this file first. `algorithms.py` implements the same algorithms for many runs at once, with guarantees and
 refusals; `tests/papers/test_reference.py` checks that both give the same results. Values whose names begin with
-`private_` are known to the data holder alone; every other value of a step is released or computed from released values.
+`private_` are known to the data holder alone; every other value is released, given, or computed from such values.
 A line number in `printed` selects the paper's version of that line where ours differs.
 """
 
@@ -16,8 +16,8 @@ from torch import Tensor
 class Release(NamedTuple):
     """The result of the query at z_t."""
 
-    t: int
-    z: Tensor  # (d,)
+    t: int  # number of the query, from 1
+    z: Tensor  # (d,), where the gradient is asked
     fresh: bool  # True at the first query of a period, False for an increment
     batch: int  # examples of this query
     queries: int  # number of losses, or gradients, of single examples that were evaluated
@@ -35,7 +35,8 @@ class Step(NamedTuple):
     Delta: Tensor  # (d,), Delta_{t+1}
     windows: int  # number of completed windows
     average: Tensor  # (d,), mean of the last completed window; x_0 before the first
-    t: int  # this field and all later ones are those of its `Release`
+    # those of its `Release`
+    t: int
     z: Tensor
     fresh: bool
     batch: int
@@ -47,15 +48,15 @@ class Step(NamedTuple):
     left: int
 
 
-def clipped(rows: Tensor, longest: float) -> Tensor:
+def clipped(private_rows: Tensor, longest: float) -> Tensor:
     """Scale down the vectors `(examples, d)` that are longer than `longest`.
 
     >>> clipped(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), 1.0)
     tensor([[0.6000, 0.8000],
             [0.3000, 0.4000]])
     """
-    lengths = rows.norm(dim=1, keepdim=True)
-    return torch.where(lengths > longest, rows * (longest / lengths), rows)
+    private_lengths = private_rows.norm(dim=1, keepdim=True)
+    return torch.where(private_lengths > longest, private_rows * (longest / private_lengths), private_rows)
 
 
 def node(t, Sigma, printed=frozenset()):
@@ -70,7 +71,7 @@ def node(t, Sigma, printed=frozenset()):
     ([(1, 8), (9, 12), (13, 13)], [(1, 8)], [(1, 4), (5, 6), (7, 7)], [(1, 4), (5, 6), (7, 7)])
     """
     S, k = [], 0  # 10
-    levels = (Sigma - 1).bit_length() if 11 in printed else Sigma.bit_length()  # printed: ceil(log2 Sigma)
+    levels = (Sigma - 1).bit_length() if 11 in printed else Sigma.bit_length()  # 11: printed: ceil(log2 Sigma)
     for level in reversed(range(levels)):  # 11
         end = k + 2**level  # 12: k'
         if end <= t:  # 13
@@ -95,8 +96,8 @@ def two_point(losses, z, places, alpha, y):
     >>> two_point(lambda at, places: at.square().sum(dim=2) / 2, torch.tensor([3.0, 1.0]), range(1), 0.5, y)
     tensor([[3., 1.]])
     """
-    slopes = (losses(z + alpha * y, places) - losses(z - alpha * y, places)) * len(z) / (2 * alpha)
-    return (slopes[..., None] * y).mean(dim=1)
+    private_slopes = (losses(z + alpha * y, places) - losses(z - alpha * y, places)) * len(z) / (2 * alpha)
+    return (private_slopes[..., None] * y).mean(dim=1)
 
 
 def single_pass_from_losses(
@@ -143,15 +144,15 @@ def single_pass_from_losses(
             return "DATA_EXHAUSTED"  # 3, 10
         places, used = range(used, used + batch), used + batch
         if fresh:
-            terms = two_point(losses, z, places, alpha, y(t, batch, m, "sphere"))  # 5, 6
-            private_g = clipped(terms, longest).mean(dim=0)  # 8
+            private_terms = two_point(losses, z, places, alpha, y(t, batch, m, "sphere"))  # 5, 6
+            private_g = clipped(private_terms, longest).mean(dim=0)  # 8
         else:
             drawn = alpha * y(t, batch, 2 * m, "ball") if 12 in printed else y(t, batch, 2 * m, "sphere")  # 12
-            here, there = drawn[:, :m], drawn[:, m:] if 14 in printed else drawn[:, :m]
-            now = two_point(losses, z, places, alpha, here)  # 13
-            then = two_point(losses, before, places, alpha, there)  # 14
-            private_g = private_g + clipped(now - then, longest).mean(dim=0)  # 16
-        before, blocks = z, node(t % Sigma if 18 in printed else p, Sigma)
+            here, there = drawn[:, :m], drawn[:, m:] if 14 in printed else drawn[:, :m]  # 14
+            private_now = two_point(losses, z, places, alpha, here)  # 13
+            private_then = two_point(losses, before, places, alpha, there)  # 14
+            private_g = private_g + clipped(private_now - private_then, longest).mean(dim=0)  # 16
+        before, blocks = z, node(t % Sigma if 18 in printed else p, Sigma)  # 18: the leaf
         g = private_g + sigma * sum(noise(t - p + end) for _, end in blocks)  # 18; a block by its last leaf
         paid = touched(p, Sigma) * (2 * longest / batch / sigma) ** 2 / 2 if blocks else math.inf
         yield Release(t, z, fresh, batch, (2 if fresh else 4) * m * batch, blocks, private_g, g, paid, n - used)
@@ -192,14 +193,14 @@ def multi_pass_from_losses(points, losses, n, Sigma, alpha, m, C1, C2, sigma1, s
         fresh = (t - 1) % Sigma == 0  # 2: printed: t mod Sigma = 1
         longest, sigma = (C1, sigma1) if fresh else (C2, sigma2)
         if fresh:
-            terms = two_point(losses, z, places, alpha, y(t, n, m, "sphere"))  # 4, 5
-            private_g = clipped(terms, longest).mean(dim=0)  # 7
+            private_terms = two_point(losses, z, places, alpha, y(t, n, m, "sphere"))  # 4, 5
+            private_g = clipped(private_terms, longest).mean(dim=0)  # 7
         else:
             drawn = alpha * y(t, n, 2 * m, "ball") if 11 in printed else y(t, n, 2 * m, "sphere")  # 11
-            here, there = drawn[:, :m], drawn[:, m:] if 13 in printed else drawn[:, :m]
-            now = two_point(losses, z, places, alpha, here)  # 12
-            then = two_point(losses, before, places, alpha, there)  # 13
-            private_g = g + clipped(now - then, longest).mean(dim=0)  # 15: on the noisy estimate
+            here, there = drawn[:, :m], drawn[:, m:] if 13 in printed else drawn[:, :m]  # 13
+            private_now = two_point(losses, z, places, alpha, here)  # 12
+            private_then = two_point(losses, before, places, alpha, there)  # 13
+            private_g = g + clipped(private_now - private_then, longest).mean(dim=0)  # 15: on the noisy estimate
         before, g = z, private_g + sigma * noise(t)  # 8, 16
         paid = (2 * longest / n / sigma) ** 2 / 2
         yield Release(t, z, fresh, n, (2 if fresh else 4) * m * n, [], private_g, g, paid, n)
@@ -242,15 +243,15 @@ def single_pass_from_gradients(points, gradients, n, Sigma, B1, B2, m, C1, C2, s
             return "DATA_EXHAUSTED"  # 3, 7
         places, used = range(used, used + batch), used + batch
         if fresh:
-            terms = gradients(z + y(t, batch, 1), places)[:, 0]  # 4
-            private_g = clipped(terms, longest).mean(dim=0)  # 5
+            private_terms = gradients(z + y(t, batch, 1), places)[:, 0]  # 4
+            private_g = clipped(private_terms, longest).mean(dim=0)  # 5
         else:
             drawn = y(t, batch, 2 * m)  # 9
-            here, there = drawn[:, :m], drawn[:, m:] if 11 in printed else drawn[:, :m]
-            now = gradients(z + here, places).mean(dim=1)  # 10
-            then = gradients(before + there, places).mean(dim=1)  # 11
-            private_g = private_g + clipped(now - then, longest).mean(dim=0)  # 13
-        before, blocks = z, node(t % Sigma if 15 in printed else p, Sigma)
+            here, there = drawn[:, :m], drawn[:, m:] if 11 in printed else drawn[:, :m]  # 11
+            private_now = gradients(z + here, places).mean(dim=1)  # 10
+            private_then = gradients(before + there, places).mean(dim=1)  # 11
+            private_g = private_g + clipped(private_now - private_then, longest).mean(dim=0)  # 13
+        before, blocks = z, node(t % Sigma if 15 in printed else p, Sigma)  # 15: the leaf
         g = private_g + sigma * sum(noise(t - p + end) for _, end in blocks)  # 15; a block by its last leaf
         paid = touched(p, Sigma) * (2 * longest / batch / sigma) ** 2 / 2 if blocks else math.inf
         yield Release(t, z, fresh, batch, batch if fresh else 2 * m * batch, blocks, private_g, g, paid, n - used)

@@ -2,7 +2,7 @@
 
 Read this file first. `algorithms.py` implements the same algorithms for many runs at once, with guarantees and
 refusals; `tests/papers/test_reference.py` checks that both give the same results. Values whose names begin with
-`private_` are known to the data holder alone; every other value of a step is released or computed from released values.
+`private_` are known to the data holder alone; every other value is released, given, or computed from such values.
 A line number in `printed` selects the paper's version of that line where ours differs. The paper numbers no lines; the
 numbers here count the lines inside the loop.
 """
@@ -16,10 +16,10 @@ from torch import Tensor
 class Step(NamedTuple):
     """The result of step t."""
 
-    t: int
+    t: int  # number of the step, from 0
     private_batch: Tensor  # indices of the sampled examples; amplification by sampling needs them to stay secret
     private_longer: int  # number of their gradients that are longer than C
-    private_mean: Tensor  # (d,)
+    private_mean: Tensor  # (d,), sum of the clipped gradients over B
     g: Tensor  # (d,), released
     x: Tensor  # (d,), x_{t+1}
     paid: float  # zCDP of this release, without amplification by sampling
@@ -68,13 +68,14 @@ def clipped_noisy_sgd(gradients, x, minibatch, B, T, C, Delta, eta, noise, moves
     rho = (moves * C / B / Delta) ** 2 / 2
     for t in range(T):
         private_batch = minibatch(t)  # 1
-        rows = gradients(x, private_batch)
-        lengths = rows.norm(dim=1, keepdim=True)
-        rows = rows / (lengths / C).clamp_min(1)  # 2
-        private_mean = rows.sum(dim=0) / (len(rows) if 4 in printed else B)
+        private_rows = gradients(x, private_batch)
+        private_lengths = private_rows.norm(dim=1, keepdim=True)
+        private_rows = private_rows / (private_lengths / C).clamp_min(1)  # 2
+        private_mean = private_rows.sum(dim=0) / (len(private_rows) if 4 in printed else B)  # 4: the average
         g = private_mean + Delta * noise(t)  # 3
         x = x - eta * g  # 4
-        yield Step(t, private_batch, int((lengths > C).sum()), private_mean, g, x, rho, rho * (T - 1 - t))
+        private_longer = int((private_lengths > C).sum())
+        yield Step(t, private_batch, private_longer, private_mean, g, x, rho, rho * (T - 1 - t))
     return "FINISHED", x
 
 
@@ -97,9 +98,9 @@ def noisy_sgd(gradients, x, minibatch, B, T, C, Delta, eta, noise, moves=2.0, pr
     rho = (moves * C / B / Delta) ** 2 / 2
     for t in range(T):
         private_batch = minibatch(t)  # 1
-        rows = gradients(x, private_batch)
-        private_longer = int((rows.norm(dim=1) > C).sum())  # ours: the presumption, looked at
-        private_mean = rows.sum(dim=0) / (len(rows) if 3 in printed else B)
+        private_rows = gradients(x, private_batch)
+        private_longer = int((private_rows.norm(dim=1) > C).sum())  # ours: the presumption, looked at
+        private_mean = private_rows.sum(dim=0) / (len(private_rows) if 3 in printed else B)  # 3: the average
         g = private_mean + Delta * noise(t)  # 2
         x = x - eta * g  # 3
         yield Step(t, private_batch, private_longer, private_mean, g, x, rho, rho * (T - 1 - t))
@@ -126,8 +127,8 @@ def above_threshold(values, T, D, epsilon, laplace):
     rho = epsilon**2 / 2
     private_threshold = T + 2 * D / epsilon * laplace("threshold", 0)  # 1: drawn once, and a secret
     for i, private_value in enumerate(values):  # 2
-        nu = 4 * D / epsilon * laplace("question", i)  # 3
-        yes = private_value + nu >= private_threshold  # 4, 5
+        private_nu = 4 * D / epsilon * laplace("question", i)  # 3
+        yes = private_value + private_nu >= private_threshold  # 4, 5
         yield Answer(i, private_value, private_threshold, yes, 0.0 if i else rho, 0.0)
         if yes:
             return "FINISHED", i  # 4: halt
@@ -174,11 +175,11 @@ def select_stationary_point(
     of_norm, of_eigenvalue = moves * C / n, moves * L / n  # how far a neighbour moves each
 
     def margin(x):
-        small = (alpha + slack * of_norm - norm(x)) / of_norm
-        convex = (eigenvalue(x) + math.sqrt(rho * alpha) + slack * of_eigenvalue) / of_eigenvalue
-        return min(small, convex)  # at least 0: both are so
+        private_small = (alpha + slack * of_norm - norm(x)) / of_norm
+        private_convex = (eigenvalue(x) + math.sqrt(rho * alpha) + slack * of_eigenvalue) / of_eigenvalue
+        return min(private_small, private_convex)  # at least 0: both are so
 
-    if 1 not in printed:
+    if 1 not in printed:  # 1
         return (yield from above_threshold(map(margin, points), 0.0, 1.0, epsilon, laplace))
     for i, x in enumerate(points):
         length = norm(x) + C / (n * epsilon) * laplace("question", 2 * i)

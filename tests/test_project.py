@@ -195,14 +195,18 @@ def test_the_layers_in_words_are_those_that_are_tested():
     table = text.partition("Who may import whom")[2].partition("are\nleaves")[0]
     leaves = set(re.findall(r"`(\w+)(?:\.py|/)`", table.partition("nothing of ours but leaves")[2]))
     assert leaves == LEAVES
-    arrows = re.findall(r"([a-z]+(?:, [a-z]+)*) +-> (everything below it|nothing|[a-z]+(?:, [a-z]+)*)", table)
-    of = {"everything below it": EVERYTHING_BELOW_PAPERS - LEAVES, "nothing": set[str]()}
+    arrows = re.findall(r"([a-z]+(?:, [a-z]+)*) +-> (everything below it|papers and below, notebook|nothing|[a-z]+(?:, [a-z]+)*)", table)
+    below = EVERYTHING_BELOW_PAPERS - LEAVES
+    of = {"everything below it": below, "nothing": set[str]()}
+    of["papers and below, notebook"] = {"papers", "notebook", *below}
     said = {
         name: of.get(imported, set(imported.split(", "))) for names, imported in arrows for name in names.split(", ")
     }
-    assert said.pop("cli") == {"all"} and MAY_IMPORT["cli"] == {*MAY_IMPORT} - {"cli", "__main__"}
+    assert said.pop("cli") == {"all"} and MAY_IMPORT["cli"] == {*MAY_IMPORT} - {
+        "cli", "__main__", "exercises", "solutions"
+    }  # fmt: skip
     assert said == {name: MAY_IMPORT[name] - LEAVES for name in said}
-    assert said.keys() == {*EVERYTHING_BELOW_PAPERS - LEAVES, "papers", "notebook"}
+    assert said.keys() == {*below, "papers", "notebook", "exercises", "solutions"}
 
 
 def test_the_links_of_the_documentation_lead_somewhere():

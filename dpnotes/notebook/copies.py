@@ -133,6 +133,16 @@ def config_path() -> str:
     return os.pathsep.join([str(Path(__file__).with_name("lab")), *([theirs] if theirs else [])])
 
 
+def carried() -> list[Path]:
+    """The files beside the package that a wheel carries: notebooks, results and pages.
+
+    >>> all(path.is_relative_to(notebooks_folder().parent) for path in carried())
+    True
+    """
+    results = [*notebooks_folder().glob("results/*.npz"), *notebooks_folder().glob("results/*.json")]
+    return sorted([*_paths().values(), *results])
+
+
 def _paths() -> dict[str, Path]:
     """The path of the original of each name."""
     folder = notebooks_folder()

@@ -195,7 +195,9 @@ def test_the_layers_in_words_are_those_that_are_tested():
     table = text.partition("Who may import whom")[2].partition("are\nleaves")[0]
     leaves = set(re.findall(r"`(\w+)(?:\.py|/)`", table.partition("nothing of ours but leaves")[2]))
     assert leaves == LEAVES
-    arrows = re.findall(r"([a-z]+(?:, [a-z]+)*) +-> (everything below it|papers and below, notebook|nothing|[a-z]+(?:, [a-z]+)*)", table)
+    arrows = re.findall(
+        r"([a-z]+(?:, [a-z]+)*) +-> (everything below it|papers and below, notebook|nothing|[a-z]+(?:, [a-z]+)*)", table
+    )
     below = EVERYTHING_BELOW_PAPERS - LEAVES
     of = {"everything below it": below, "nothing": set[str]()}
     of["papers and below, notebook"] = {"papers", "notebook", *below}

@@ -54,6 +54,7 @@ def covered(function):
     x = torch.tensor([-1.0, 0.3])  # not a step from there
     right, stepped = oracle(x, last), oracle(x, last, printed={12})
     now, before = gradients(x, range(20)), gradients(last.asked, range(20))
+    rows = now - before
     answer = lambda draw: function(now, before, x, last, M, multiplier, draw, eta)
     if not isinstance(answer(xi), (tuple, list)) or len(answer(xi)) != 2:
         return "it should return two things: the estimate g, (d,), and the drift."
@@ -61,9 +62,9 @@ def covered(function):
     scale = float((right.g - clean).norm() / xi.norm())
     slips = {
         "that is the difference alone: the estimate is a sum, g of before and what is new.": right.private_mean,
-        "no difference was clipped: the sensitivity is not bounded.": last.g + (now - before).mean(dim=0),
+        "no difference was clipped: the sensitivity is not bounded.": last.g + rows.mean(dim=0),
         "the differences are clipped for a step, eta |g|; the point has jumped farther.": last.g
-        + clipped(now - before, M * step).mean(dim=0),
+        + clipped(rows, M * step).mean(dim=0),
     }
     scales = {
         "that is the sensitivity if an example is left out, and here one is replaced.": 0.5,

@@ -84,11 +84,11 @@ class Exercise:
             return str(error)
         except _OutOfTime:
             return f"there is no result after {self._seconds:g} seconds. Does a loop never end?"
-        except UnboundLocalError as error:
-            return f"it uses `{error.name}` before giving it a value."
-        except NameError as error:
-            return f"it uses `{error.name}`, which does not exist: run the cell that defines it, or correct the name."
         except (Exception, SystemExit) as error:  # a reader's answer may be anything, and so may its errors
+            if type(error) is NameError:  # after a restart, say
+                return (
+                    f"it uses `{error.name}`, which does not exist: run the cell that defines it, or correct the name."
+                )
             return f"it raises {type(error).__name__}: {error}"
 
     def check(self, answer: Any) -> None:
@@ -168,7 +168,7 @@ def _time_limit(seconds: float) -> Iterator[None]:
         yield
         return
     handler = signal.signal(signal.SIGALRM, stop)
-    others = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # repeated, since a bare `except:` swallows one
+    others = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:

@@ -125,7 +125,20 @@ def test_without_a_command_the_usage_and_status_2(line: list[str]):
 
 def test_version_and_help_are_plain():
     assert call("--version").stdout.startswith("dpnotes 0.")
-    for command in ("list", "run", "status", "clean", "results", "check", "calc", "cite", "lab", "doctor", "cells"):
+    for command in (
+        "list",
+        "run",
+        "status",
+        "clean",
+        "results",
+        "check",
+        "calc",
+        "cite",
+        "lab",
+        "handout",
+        "doctor",
+        "cells",
+    ):
         text = call(command, "--help").stdout
         assert text.startswith("Usage: ") and text.isascii(), "no boxes"
 

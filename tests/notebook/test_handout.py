@@ -12,6 +12,7 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 
+from dpnotes.cli.main import main
 from dpnotes.notebook import copies, handout
 from dpnotes.notebook.write import environment, execute
 from tests.notebook.test_exercises import ASKED, SOLUTIONS, planted
@@ -87,6 +88,19 @@ def test_a_notebook_that_breaks_the_rules_is_named_and_nothing_is_written(
     assert not (tmp_path / "made").exists()
 
 
+def test_the_command_line_says_what_was_written_or_why_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    originals = {"n.ipynb": nbformat.writes(notebook()).encode()}
+    monkeypatch.setattr(handout.copies, "originals", lambda: originals)
+    assert main(["handout", str(tmp_path / "made")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "n.ipynb: 1 exercise" and lines[-1].endswith("written") and len(lines) == 3
+    originals["m.ipynb"] = nbformat.writes(notebook(SOURCES, "nothing")).encode()
+    assert main(["handout", str(tmp_path / "other")]) == 2 and not (tmp_path / "other").exists()
+    assert capsys.readouterr().err.startswith("dpnotes: m.ipynb: Expected a cell with the tag 'exercise'")
+
+
 # ---------------------------------------------------------------- all of them
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -101,18 +115,18 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_full_handout_has_every_solution_for_teachers_and_none_for_students(written: Path):
     said = json.loads((written / "said.json").read_text())
     assert [line.partition(":")[0] for line in said[:-1]] == [path.name for path in NOTEBOOKS], "a line a notebook"
-    shown = []
+    shown, originals = [], copies.originals()
     for path in NOTEBOOKS:
         for_students, for_instructor = (read(written / reader / path.name) for reader in ("students", "instructor"))
-        assert sources(read(path)) == [source for source in sources(for_students) if ".points(" not in source]
+        original = nbformat.reads(originals[path.name].decode(), as_version=4)
+        assert sources(original) == [source for source in sources(for_students) if ".points(" not in source]
         text = "\n".join(sources(for_students)) + str([cell.get("outputs", []) for cell in for_students.cells])
         assert planted(text, []) == [] and ".solution()\n" not in text
         tagged = [cell for cell in for_instructor.cells if "solution" in cell.metadata.get("tags", [])]
         shown += [(cell.source, cell.outputs[0].text) for cell in tagged]
     assert sorted(shown) == sorted((f"{name}.solution()", f"{one}\n") for (_, name), one in SOLUTIONS.items())
-    pages = {name for name in copies.originals() if name.endswith(".md")}
-    for reader in ("students", "instructor"):
-        assert all((written / reader / name).is_file() for name in pages)
+    pages = [name for name in originals if name.endswith(".md")]
+    assert all((written / reader / name).is_file() for name in pages for reader in ("students", "instructor"))
 
 
 @pytest.mark.slow

@@ -25,10 +25,9 @@ def round_of_clients(function):
     normal = Streams.of("exercise", ["one"]).normal("numbers", 0, 3 * 20 * 2 + 3 * 2)[0]
     terms, noise, G, multiplier = 2 * normal[:120].view(3, 20, 2), normal[120:].view(3, 2), 1.5, 4.0
     gradients = [lambda x, z, j=j: terms[j][z.start : z.stop] for j in range(3)]
-    sizes = {"sizes": [20] * 3, "b1": 20, "b2": 5, "kappa": 1.0, "G": G, "M": 1.0, "multiplier": multiplier, "eta": 0.1}
-    (right,) = distributed_adaptive_dp_spider(
-        [(torch.zeros(2), None)], gradients, *sizes.values(), lambda t, j: noise[j]
-    )
+    start, drawn = [(torch.zeros(2), None)], lambda t, j: noise[j]
+    sizes = {"n": [20] * 3, "b1": 20, "b2": 5, "kappa": 1.0, "G": G, "M": 1.0, "multiplier": multiplier, "eta": 0.1}
+    (right,) = distributed_adaptive_dp_spider(start, gradients, **sizes, noise=drawn)
 
     def asked(draws):
         sent, followed = function([*terms], G, multiplier, [*draws])

@@ -52,7 +52,7 @@ def covered(function):
 
     last = oracle(torch.tensor([0.2, -1.2]), None)._replace(drift=0.25)
     x = torch.tensor([-1.0, 0.3])  # not a step from there
-    right, stepped = oracle(x, last), oracle(x, last, printed={12})
+    right, stepped = oracle(x, last), oracle(x, last, printed=frozenset({12}))
     now, before = gradients(x, range(20)), gradients(last.asked, range(20))
     rows = now - before
     answer = lambda draw: function(now, before, x, last, M, multiplier, draw, eta)

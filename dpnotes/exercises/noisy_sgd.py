@@ -34,7 +34,7 @@ def mistake_in_step(answer, B, C, Delta):
     slips = {
         "nothing was clipped: one example can move the mean by any amount.": bare,
         "the mean was clipped: one long gradient can still turn it.": C * bare / bare.norm(),
-        "the sum was divided by the batch's own size, which depends on who was sampled.": mean(printed={4}),
+        "the sum was divided by the batch's own size, which depends on who was sampled.": mean(printed=frozenset({4})),
         "short gradients were made longer: only those above the threshold are to be scaled.": mean(1e9 * rows),
     }
     scales = {"the noise was divided by the batch size once more.": 1 / B}

@@ -22,8 +22,8 @@ SOLUTIONS = {
     "which_blocks": Solution(
         blocks_of_sum,
         [
-            lambda t: node(t, t, printed={12, 14}),
-            lambda t: node(t, t, printed={12}),  # without the root
+            lambda t: node(t, t, printed=frozenset({12, 14})),
+            lambda t: node(t, t, printed=frozenset({12})),  # without the root
             lambda t: [(leaf, leaf) for leaf in range(1, t + 1)],
             lambda t: [(1, t)],
             lambda t: [(t - last + 1, t - first + 1) for first, last in blocks_of_sum(t)],  # smallest first

@@ -22,13 +22,9 @@ def of_a_step(now, before, x, last, M, multiplier, xi, eta):
     return difference(now, before, stepped, last, M, multiplier, xi, eta)
 
 
-def noise_of_a_step(now, before, x, last, *rest):
-    g, drift = difference(now, before, x, last, *rest)
-    of_step, _ = of_a_step(now, before, x, last, *rest)
-    *first, xi, eta = rest
-    exact, _ = difference(now, before, x, last, *first, 0 * xi, eta)
-    of_step_exact, _ = of_a_step(now, before, x, last, *first, 0 * xi, eta)
-    return exact + of_step - of_step_exact, drift
+def noise_of_a_step(now, before, x, last, M, multiplier, xi, eta):
+    step = eta * last.g.norm() / (x - last.asked).norm()
+    return difference(now, before, x, last, M, multiplier, step * xi, eta)
 
 
 def drift_of_a_step(now, before, x, last, M, multiplier, xi, eta):
@@ -37,8 +33,7 @@ def drift_of_a_step(now, before, x, last, M, multiplier, xi, eta):
 
 
 def unclipped(now, before, x, last, M, multiplier, xi, eta):
-    g, drift = difference(now, before, x, last, 1e6 * M, 1e-6 * multiplier, xi, eta)
-    return g, drift
+    return difference(now, before, x, last, 1e6 * M, 1e-6 * multiplier, xi, eta)
 
 
 def alone(now, before, x, last, M, multiplier, xi, eta):

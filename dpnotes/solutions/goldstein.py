@@ -35,7 +35,9 @@ SOLUTIONS = {
             clipped_apart,
             other_directions,
             lambda *setting: 2 * increment(*setting),
-            lambda *setting: increment(*setting[:-1], setting[-1] / 2),
+            lambda losses, z, before, places, alpha, y, longest: increment(
+                losses, z, before, places, alpha, y, longest / 2
+            ),
         ],
     ),
     # the gradient at the point; the square; the sine

@@ -248,6 +248,12 @@ def planted(text: str, trees: list[ast.Module]) -> list[str]:
     return found
 
 
+def readable(notebook: nbformat.NotebookNode) -> str:
+    """Return the cells of a notebook and what they printed."""
+    printed = [output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", [])]
+    return "\n".join([*(cell.source for cell in notebook.cells), *printed])
+
+
 def students_files() -> Mapping[str, tuple[str, list[ast.Module]]]:
     """The text and the code of each checker's module and each notebook."""
     found = {}
@@ -256,8 +262,7 @@ def students_files() -> Mapping[str, tuple[str, list[ast.Module]]]:
         found[module] = source, [ast.parse(source)]
     for name, notebook in NOTEBOOKS.items():
         made = handout.students(notebook)
-        outputs = [output.get("text", "") for cell in made.cells for output in cell.get("outputs", [])]
-        found[f"{name}.ipynb"] = "\n".join([*(cell.source for cell in made.cells), *outputs]), code(made)
+        found[f"{name}.ipynb"] = readable(made), code(made)
     return found
 
 

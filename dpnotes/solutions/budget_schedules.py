@@ -54,6 +54,9 @@ SOLUTIONS = {
             never_refuses,
             cost_in_zcdp,
             lambda rows, G, sigma, nu, left: one_step(rows, G, sigma, 0 * nu, left),
+            lambda rows, G, sigma, nu, left: one_step(-rows, G, sigma, nu, left),
+            lambda rows, G, sigma, nu, left: None,
+            lambda rows, G, sigma, nu, left: (rows, left),
         ],
     ),
 }

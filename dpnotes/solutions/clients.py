@@ -39,6 +39,7 @@ SOLUTIONS = {
             lambda terms, G, multiplier, noise: one_round(terms, G, multiplier, [noise[0]] * len(terms)),
             lambda terms, G, multiplier, noise: one_round(terms, 1e6 * G, 1e-6 * multiplier, noise),  # not clipped
             lambda terms, G, multiplier, noise: one_round(terms, G, multiplier, noise)[0],
+            lambda terms, G, multiplier, noise: (one_round(terms, G, multiplier, noise)[0], 0.0),
         ],
     ),
     "coalition": Solution(
@@ -47,6 +48,7 @@ SOLUTIONS = {
             lambda multiplier, m, others: multiplier * math.sqrt(m),  # all noise
             lambda multiplier, m, others: multiplier,  # the client's own
             lambda multiplier, m, others: multiplier * (m - others),
+            lambda multiplier, m, others: multiplier / 0,
         ],
     ),
 }  # fmt: skip

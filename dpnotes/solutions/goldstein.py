@@ -34,7 +34,8 @@ SOLUTIONS = {
             mean_clipped,
             clipped_apart,
             other_directions,
-            lambda *setting: 2 * increment(*setting),
+            lambda *setting: -increment(*setting),
+            lambda *setting: increment(*setting)[None],
             lambda losses, z, before, places, alpha, y, longest: increment(
                 losses, z, before, places, alpha, y, longest / 2
             ),

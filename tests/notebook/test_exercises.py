@@ -15,6 +15,7 @@ from typing import Any
 
 import nbformat
 import pytest
+import torch
 
 import dpnotes.exercises
 from dpnotes.notebook import handout
@@ -35,6 +36,8 @@ SOLUTIONS: dict[tuple[str, str], Solution] = {
     for module in {module: 1 for module, _ in ASKED}
     for name, solution in importlib.import_module(f"dpnotes.solutions.{module}").SOLUTIONS.items()
 }
+# The mistake that a check says of each wrong answer, in the order of `wrong`.
+MISTAKES = Path(__file__).with_name("mistakes.txt")
 FUNCTIONS = {place: solution.answer for place, solution in SOLUTIONS.items() if callable(solution.answer)}
 
 
@@ -58,9 +61,18 @@ def test_each_exercise_has_a_solution_and_wrong_answers():
     assert all(len(solution.wrong) > 1 for solution in SOLUTIONS.values())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("place", ASKED, ids=".".join)
-def test_a_check_takes_the_solution_and_says_the_mistake_in_other_answers(place: tuple[str, str]):
-    assert unsound(ASKED[place], SOLUTIONS[place]) == []
+def test_a_check_takes_the_solution_and_says_the_mistake_in_other_answers(place: tuple[str, str], dtype: torch.dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)  # notebooks compute in either
+    try:
+        assert unsound(ASKED[place], SOLUTIONS[place]) == []
+        said = [ASKED[place].mistake(one) for one in SOLUTIONS[place].wrong]
+    finally:
+        torch.set_default_dtype(before)
+    stored = MISTAKES.read_text().splitlines()
+    assert said == [line.partition(": ")[2] for line in stored if line.startswith(f"{'.'.join(place)}: ")]
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,8 @@ release-check: $(VENV)/.dev  ## every stored output against a run as another pro
 notebooks: $(VENV)/.dev  ## run the notebooks twice, the second time as another processor would, and store their outputs
 	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.write notebooks/*.ipynb
 
-handout: $(VENV)/.lab  ## for a class: handout/students without solutions, handout/instructor with them; runs each
-	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.handout handout
+handout: $(VENV)/.lab  ## for a class: handout/students without solutions, handout/instructor with them
+	$(QUIET_ENV) $(BIN)/dpnotes handout handout
 
 results: $(VENV)/.dev  ## run every experiment's quick profile whose result is not stored, or is disputed
 	$(QUIET_ENV) $(BIN)/dpnotes run all --profile quick

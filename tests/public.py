@@ -22,6 +22,8 @@ NOT_DOORS = {
     "dpnotes.oracles.asks": "what an oracle hands to its `Releases`",
     "dpnotes.oracles.release": "what an oracle hands to its `Releases`; the oracles are the doors",
     "dpnotes.notebook": "pictures and cells of our notebooks",
+    "dpnotes.exercises": "checkers of answers, which an `Exercise` calls",
+    "dpnotes.solutions": "answers of exercises, as a reader would write them",
     "dpnotes.theory": "algebra in sympy; its door for numbers is `Calculator`, below",
     "dpnotes.util.validate": "the validators themselves",
     "dpnotes.privacy.museum.releases": "exhibits, of a few lines each",

@@ -30,6 +30,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "experiments": {"core", "problems", "privacy", "measure", *LEAVES},
     "papers": EVERYTHING_BELOW_PAPERS,
     "notebook": {"experiments", "measure", "theory", *LEAVES},
+    # An exercise finds its solution by name; no source imports one.
+    "exercises": {"papers", "notebook", *EVERYTHING_BELOW_PAPERS},
+    "solutions": {"papers", "notebook", *EVERYTHING_BELOW_PAPERS},
     # The command line finds the papers by name and imports none of them in its source.
     "cli": {"papers", "notebook", *EVERYTHING_BELOW_PAPERS},
     "__main__": {"cli"},
@@ -101,6 +104,9 @@ def test_no_module_imports_above_its_layer():
         ("dpnotes.papers.budget_schedules.claims.__init__", "import torch"),
         ("dpnotes.papers.budget_schedules.algorithms", "from dpnotes.papers.noisy_sgd import claims"),
         ("dpnotes.notebook.widgets", "from dpnotes.privacy.accounting import rho_to_epsilon"),
+        ("dpnotes.notebook.handout", "from dpnotes.exercises import rates"),
+        ("dpnotes.exercises.rates", "from dpnotes.solutions import rates"),
+        ("dpnotes.cli.machine", "from dpnotes.solutions import rates"),
     ],
 )
 def test_control_a_forbidden_import_is_seen(module: str, source: str):

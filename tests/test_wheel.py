@@ -144,3 +144,17 @@ def test_an_editable_install_has_no_copies_and_finds_the_repository(source: Path
     assert run(python, "-c", program, cwd=tmp_path).strip() == str(source / "notebooks/results")
     run(python, "-m", "dpnotes", "lab", "--copy-only", cwd=tmp_path)
     assert (source / "my_notebooks" / NOTEBOOK).is_file() and os.listdir(source / "my_notebooks/docs")
+
+
+def test_students_install_a_wheel_without_solutions(reader: Path, installed: Path, tmp_path: Path):
+    said = run(installed, "-m", "dpnotes", "handout", tmp_path / "handout", cwd=reader)
+    (wheel,) = (tmp_path / "handout" / "students").glob("*.whl")
+    assert f"{wheel.name}: the package without solutions" in said
+    options = ["--no-deps", "--no-index", "--target", tmp_path / "site", wheel]
+    run(sys.executable, "-m", "pip", "install", *options, cwd=tmp_path)
+    program = "from dpnotes.exercises.rates import crossing; crossing.solution(); crossing.check(1)"
+    told = run(sys.executable, "-c", program, cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
+    assert told.startswith("This copy of dpnotes has no solutions") and "Not yet: at this epsilon" in told
+    run(sys.executable, "-m", "dpnotes", "lab", "--copy-only", cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
+    copied = (tmp_path / "dpnotes_notebooks" / NOTEBOOK).read_bytes()
+    assert copied == (reader / NOTEBOOK).read_bytes(), "its notebooks are those of the teacher"

@@ -91,6 +91,15 @@ def export(
     typer.echo(f"{page} written")
 
 
+@command("handout")
+def handout(folder: Annotated[Path, typer.Argument(help="For students/ and instructor/.")] = Path("handout")) -> None:
+    """Write copies of the notebooks for a class: students' without solutions, with a package, and an instructor's."""
+    from dpnotes.notebook.handout import write
+
+    write(folder, say=typer.echo)
+    typer.echo(f"{folder / 'students'} and {folder / 'instructor'} written")
+
+
 @command("doctor")
 def doctor(as_json: Json = False) -> None:
     """Check whether this machine is ready, with advice if it is not."""

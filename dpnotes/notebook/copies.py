@@ -152,6 +152,16 @@ def to_page(notebook: Path, page: Path) -> None:
     files.write({page: exporter.from_filename(str(notebook))[0].encode()})
 
 
+def carried() -> list[Path]:
+    """The files beside the package that a wheel carries: notebooks, results and pages.
+
+    >>> all(path.is_relative_to(notebooks_folder().parent) for path in carried())
+    True
+    """
+    results = [*notebooks_folder().glob("results/*.npz"), *notebooks_folder().glob("results/*.json")]
+    return sorted([*_paths().values(), *results])
+
+
 def _paths() -> dict[str, Path]:
     """The path of the original of each name."""
     folder = notebooks_folder()

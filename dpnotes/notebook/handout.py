@@ -1,367 +1,182 @@
-"""The notebooks for a class: students' copies without solutions, an instructor's with each solution shown and checked.
+"""Handouts for a class: students get notebooks and a package without solutions, teachers notebooks with them.
 
-    python -m dpnotes.notebook.handout FOLDER
-
-A notebook with exercises must follow these rules, else it is refused:
-
-* `NAME = teaching.Exercise(question, mistake, hints=..., solution=..., wrong=...)` is at the top level of a cell, with
-  `answer=` where the solution is words; a solution that is code is a function called `_solution_...`;
-* code that only solutions and wrong answers use is in top-level functions called `_solution_...` or `_wrong_...`;
-* the reader's cell ends with `NAME.check(...)`, and the notebook has `teaching.proved(globals())` in a cell of its own.
-
-Students can read how an answer is checked: the exercises are for self-assessment, not for examination.
+`dpnotes handout FOLDER` writes them. A reader's cell of an exercise has the tag "exercise" and ends with
+`NAME.check(...)`; the notebook imports NAME from its module of `dpnotes.exercises`. In both handouts the cell has
+nbgrader's metadata, and a locked cell after it gives the points. Students can read how an answer is checked: the
+exercises are for self-assessment, not for examination.
 """
 
-import argparse
-import ast
+import base64
+import contextlib
 import copy
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
 import io
-import sys
-import tempfile
-import tokenize
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import zipfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import nbformat
-from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbconvert.preprocessors import TagRemovePreprocessor
 from nbformat import NotebookNode
 
+import dpnotes
+from dpnotes.experiments.store import notebooks_folder
 from dpnotes.notebook import copies
-from dpnotes.notebook.teaching import RIGHT
-from dpnotes.notebook.write import execute, to_text
+from dpnotes.notebook.teaching import Exercise
 from dpnotes.util import files
 
-_HIDDEN = ("solution", "answer", "wrong")
-_HELPERS = ("_solution_", "_wrong_")
-_LONG = 20  # characters: a shorter solution may occur anywhere by chance
-_PROVED = "teaching.proved(globals())"
+_IMPORT = re.compile(r"^from (dpnotes\.exercises\.\w+) import ([\w, ]+)$", re.MULTILINE)
+_CHECK = re.compile(r"^(\w+)\.check\((\w+)\)$", re.MULTILINE)
 
 
-# ---------------------------------------------------------------- one notebook
-def students(notebook: NotebookNode) -> NotebookNode:
-    """A copy without solutions, answers and wrong answers, with the rest of its text unchanged; it is not run.
+def exercises(notebook: NotebookNode) -> dict[str, Exercise]:
+    """The exercises that a notebook imports, by name.
 
-    Args:
-      notebook: a notebook that follows the rules; without exercises it is copied unchanged.
-
-    Raises:
-      ValueError: the notebook breaks a rule; the message names the cell and the exercise.
-
-    >>> source = ["six = teaching.Exercise('6 * 7?', near(42), [], solution='42.', answer=42, wrong=[36])",
-    ...           "six.check(...)", "teaching.proved(globals())"]
-    >>> [cell.source for cell in students(_of_code(source)).cells]
-    ["six = teaching.Exercise('6 * 7?', near(42), [])", 'six.check(...)']
+    >>> list(exercises(_of_code("from dpnotes.exercises.rates import crossing")))
+    ['crossing']
     """
-    _exercises(notebook)
-    notebook = copy.deepcopy(notebook)
-    for number, cell in _code(notebook):
-        was, cell.source = cell.source, _without_solutions(cell.source)
-        if cell.source != was:
-            cell.outputs = []
-        if left := _helpers_in(cell.source):
-            raise ValueError(
-                f"cell {number}: Expected {', '.join(left)} in solutions and wrong answers only, not in what stays."
-            )
-    notebook.cells = [cell for cell in notebook.cells if cell.source.strip()]
-    return notebook
+    found = [match for cell in notebook.cells for match in _IMPORT.findall(cell.source) if cell.cell_type == "code"]
+    return {
+        name: getattr(importlib.import_module(module), name) for module, names in found for name in names.split(", ")
+    }
 
 
 def instructors(notebook: NotebookNode) -> NotebookNode:
-    r"""A copy with a cell after each reader's cell that shows the solution and checks the answer; it is not run.
+    """A copy in which each exercise is followed by its solution, in a cell with the tag "solution", and by its points.
 
     Args:
-      notebook: a notebook that follows the rules; without exercises it is copied unchanged.
+      notebook: of nbformat 4; without exercises it is copied unchanged.
 
     Raises:
-      ValueError: the notebook breaks a rule; the message names the cell and the exercise.
+      ValueError: an exercise that the notebook imports has no cell with the tag "exercise", or several.
 
-    >>> source = ["six = teaching.Exercise('6 * 7?', near(42), [], solution='42.', answer=42, wrong=[36])",
-    ...           "six.check(...)", "teaching.proved(globals())"]
-    >>> [cell.source for cell in instructors(_of_code(source)).cells][2]
-    'six.solution()\nsix.check(six.answer)'
+    >>> answered = _of_code("from dpnotes.exercises.rates import crossing", "answer = ...", "crossing.check(answer)")
+    >>> [cell.source for cell in instructors(answered).cells][2:]
+    ['crossing.check(answer)', 'crossing.solution()', 'crossing.points(answer)']
     """
-    found = _exercises(notebook)
-    notebook = copy.deepcopy(notebook)
-    cells = []
-    for number, cell in enumerate(notebook.cells):
-        shown = [nbformat.v4.new_code_cell(_shown(name)) for name, at in found.items() if at == number]
-        cells += [cell, *shown]
-    notebook.cells = cells
-    return notebook
+    known, made, left = exercises(notebook), copy.deepcopy(notebook), {*exercises(notebook)}
+    made.cells = []
+    for cell in copy.deepcopy(notebook.cells):
+        made.cells.append(cell)
+        found = _CHECK.findall(cell.source) if "exercise" in cell.metadata.get("tags", []) else []
+        for name, answer in found:
+            if name not in left:
+                raise ValueError(f"Expected one cell that checks an exercise {name}, got another: {cell.source!r}.")
+            left.remove(name)
+            cell.metadata.nbgrader = _grading(name, solution=True)
+            text = io.StringIO()
+            with contextlib.redirect_stdout(text):
+                known[name].solution()
+            shown = _cell(f"{name}.solution()", nbformat.v4.new_output("stream", text=text.getvalue()))
+            shown.metadata.tags = ["solution"]
+            points = nbformat.v4.new_output("execute_result", data={"text/plain": "0"}, execution_count=1)
+            graded = _cell(f"{name}.points({answer})", points)
+            graded.metadata.nbgrader = _grading(f"{name}-points", grade=True, locked=True, points=1)
+            made.cells += [shown, graded]
+    if left:
+        raise ValueError(f"Expected a cell with the tag 'exercise' that ends with {min(left)}.check(...), found none.")
+    return made
 
 
-def _shown(name: str) -> str:
-    return f"{name}.solution()\n{name}.check({name}.answer)"
+def students(notebook: NotebookNode) -> NotebookNode:
+    """The instructor's copy without the solutions.
 
-
-def _of_code(sources: Sequence[str]) -> NotebookNode:
-    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
-
-
-# ---------------------------------------------------------------- the rules
-def _exercises(notebook: NotebookNode) -> dict[str, int]:
-    """The number of the reader's cell of each exercise, by the exercise's name."""
-    trees = {number: _parsed(number, cell.source) for number, cell in _code(notebook)}
-    calls = {number: sum(map(_is_exercise, ast.walk(tree))) for number, tree in trees.items()}
-    defined: dict[str, int] = {}
-    for number, tree in trees.items():
-        for name, call in _assigned(tree):
-            calls[number] -= 1
-            if why := _unfit(call):
-                raise ValueError(f"cell {number}: {name}: Expected {why}.")
-            if name in defined:
-                raise ValueError(f"cell {number}: Expected {name} once, got another in cell {defined[name]}.")
-            defined[name] = number
-    if odd := [number for number, count in calls.items() if count]:
-        raise ValueError(f"cell {odd[0]}: Expected every exercise as NAME = teaching.Exercise(...) at the top.")
-    if defined and not any(map(_is_proved, (statement for tree in trees.values() for statement in tree.body))):
-        raise ValueError(f"Expected a cell {_PROVED} after the exercises {', '.join(defined)}.")
-    readers = {name: _readers(name, at, trees) for name, at in defined.items()}
-    if missing := [name for name, at in readers.items() if at is None]:
-        raise ValueError(f"Expected a reader's cell with {missing[0]}.check(...), found none.")
-    return {name: at for name, at in readers.items() if at is not None}
-
-
-def _readers(name: str, defined: int, trees: Mapping[int, ast.Module]) -> int | None:
-    """The number of the cell that ends with a check of an exercise."""
-    calls = {number: tree.body[-1] for number, tree in trees.items() if number >= defined and tree.body}
-    return next((at for at, last in calls.items() if ast.unparse(last).startswith(f"{name}.check(")), None)
-
-
-def _unfit(call: ast.Call) -> str:
-    """The parts that a call of Exercise lacks, in words; empty if it follows the rules."""
-    given = {keyword.arg: keyword.value for keyword in call.keywords}
-    if len(call.args) > 3 or None in given:
-        return "question, mistake and hints by place and the rest by name"
-    missing = [f"{name}=..." for name in ("solution", "wrong") if name not in given]
-    if missing:
-        return f"{' and '.join(missing)}, without which nothing proves it"
-    solution = given["solution"]
-    if isinstance(solution, ast.Name) and solution.id.startswith("_solution_") or "answer" in given:
-        return ""
-    return "answer=..., as its solution is words, or a function called _solution_... as its solution"
-
-
-def _code(notebook: NotebookNode) -> Iterator[tuple[int, NotebookNode]]:
-    return ((number, cell) for number, cell in enumerate(notebook.cells) if cell.cell_type == "code")
-
-
-def _parsed(number: int, source: str) -> ast.Module:
-    try:
-        return ast.parse(source)
-    except SyntaxError as error:
-        raise ValueError(f"cell {number}: Expected Python, got {error.msg} in line {error.lineno}.") from error
-
-
-def _is_exercise(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func) in ("teaching.Exercise", "Exercise")
-
-
-def _is_proved(statement: ast.stmt) -> bool:
-    return ast.unparse(statement) in (_PROVED, _PROVED.removeprefix("teaching."))
-
-
-def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
-    """The exercises at the top level of a cell."""
-    for statement in tree.body:
-        if (
-            isinstance(statement, ast.Assign)
-            and isinstance(statement.value, ast.Call)
-            and _is_exercise(statement.value)
-        ):
-            (target,) = statement.targets
-            yield ast.unparse(target), statement.value
-
-
-def _is_helper(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.FunctionDef) and statement.name.startswith(_HELPERS)
-
-
-def _helpers_in(source: str) -> list[str]:
-    """The names of the solutions' helpers that a source uses."""
-    names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
-    return sorted(name for name in names if name.startswith(_HELPERS))
-
-
-# ---------------------------------------------------------------- what is left of a cell
-def _without_solutions(source: str) -> str:
-    r"""The source of a cell without solutions and the code that only they use, otherwise unchanged to the letter.
-
-    >>> _without_solutions("x = 1\n\n\ndef _wrong_x():\n    return 2\n\n\nteaching.proved(globals())")
-    'x = 1'
+    >>> answered = _of_code("from dpnotes.exercises.rates import crossing", "answer = ...", "crossing.check(answer)")
+    >>> [cell.source for cell in students(answered).cells][2:]
+    ['crossing.check(answer)', 'crossing.points(answer)']
     """
-    expected = ast.parse(source)
-    expected.body = [statement for statement in expected.body if not (_is_helper(statement) or _is_proved(statement))]
-    for _, call in _assigned(expected):
-        call.keywords = [keyword for keyword in call.keywords if keyword.arg not in _HIDDEN]
-    while spans := _Text(source).next_solution():
-        for start, end in sorted(spans, reverse=True):
-            source = (source[:start] + source[end:]).rstrip("\n")
-    if ast.dump(ast.parse(source)) != ast.dump(expected):
-        raise ValueError(f"Expected solutions on lines of their own, else other code goes with them:\n{source}")
-    return source
+    return TagRemovePreprocessor(remove_cell_tags={"solution"}).preprocess(instructors(notebook), {})[0]
 
 
-class _Text:
-    """The positions of a source's parts in its text."""
+def _cell(source: str, output: NotebookNode) -> NotebookNode:
+    return nbformat.v4.new_code_cell(source, execution_count=1, outputs=[output])
 
-    def __init__(self, source: str):
-        self._tree = ast.parse(source)
-        self._lines = source.splitlines(keepends=True)
-        self._starts = [sum(map(len, self._lines[:number])) for number in range(len(self._lines) + 1)]
-        tokens = [*tokenize.generate_tokens(io.StringIO(source).readline)]
-        silent = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT)
-        self._comments = [token for token in tokens if token.type == tokenize.COMMENT]
-        self._tokens = [token for token in tokens if token.type not in silent]
 
-    def next_solution(self) -> list[tuple[int, int]]:
-        """The spans of the first part to remove; empty if nothing is left to remove."""
-        for statement in self._tree.body:
-            if _is_helper(statement) or _is_proved(statement):
-                return [self._lines_of(statement)]
-        for _, call in _assigned(self._tree):
-            for keyword in call.keywords:
-                if keyword.arg in _HIDDEN:
-                    return self._argument(keyword)
-        return []
+def _of_code(*sources: str) -> NotebookNode:
+    """A notebook whose last cell is a reader's."""
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    cells[-1].metadata.tags = ["exercise"]
+    return nbformat.v4.new_notebook(cells=cells)
 
-    def _lines_of(self, statement: ast.stmt) -> tuple[int, int]:
-        """The lines of a statement, with comments and decorators right above it, and the empty lines between."""
-        decorators = getattr(statement, "decorator_list", [])
-        first = min(node.lineno for node in [statement, *decorators]) - 1
-        while first and self._lines[first - 1].startswith("#"):
-            first -= 1
-        after = statement.end_lineno or len(self._lines)
-        while after < len(self._lines) and not self._lines[after].strip():
-            after += 1
-        return self._starts[first], self._starts[after]
 
-    def _argument(self, keyword: ast.keyword) -> list[tuple[int, int]]:
-        """A named argument, with a comma and the comments around it."""
-        line, byte = keyword.end_lineno or 0, keyword.end_col_offset or 0
-        start, end = self._position(keyword.lineno, keyword.col_offset), self._position(line, byte)
-        before = [token for token in self._tokens if self._at(token.end) <= start][-1]
-        after = next(token for token in self._tokens if self._at(token.start) >= end)
-        comments = [self._comment(token) for token in self._comments if token.start[0] == line]
-        if before.string == ",":
-            start = self._at(before.start)
-        elif after.string == ",":  # the first argument
-            following = next(token for token in self._tokens if self._at(token.start) > self._at(after.start))
-            line, column = following.start
-            alone = not self._lines[line - 1][:column].strip()  # then the following argument stays on a line of its own
-            start, comments = self._at(before.end), []
-            end = self._starts[line - 1] - 1 if alone else self._at((line, column))
-        return [(start, end), *comments]
+def _grading(grade_id: str, **given: object) -> dict[str, object]:
+    """A cell's metadata for nbgrader, of its schema 3."""
+    usual = {"grade": False, "locked": False, "solution": False, "task": False}
+    return {**usual, "schema_version": 3, "cell_type": "code", "grade_id": grade_id, **given}
 
-    def _comment(self, token: tokenize.TokenInfo) -> tuple[int, int]:
-        """A comment at the end of a line, with the spaces before it."""
-        line, column = token.start
-        return self._at((line, len(self._lines[line - 1][:column].rstrip()))), self._at(token.end)
 
-    def _position(self, line: int, byte: int) -> int:
-        return self._starts[line - 1] + len(self._lines[line - 1].encode()[:byte].decode())
+# ---------------------------------------------------------------- the package
+def students_wheel() -> tuple[str, bytes]:
+    """The file name and the content of a wheel of this package, with its notebooks and results, without its solutions.
 
-    def _at(self, place: tuple[int, int]) -> int:
-        return self._starts[place[0] - 1] + place[1]
+    >>> name, content = students_wheel()
+    >>> names = zipfile.ZipFile(io.BytesIO(content)).namelist()
+    >>> name.startswith("dpnotes-"), "dpnotes/core.py" in names, [name for name in names if "solutions" in name]
+    (True, True, [])
+    """
+    root, installed = Path(dpnotes.__file__).parent, importlib.metadata.distribution("dpnotes")
+    inside = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.is_file()}
+    inside |= {f"carried/{path.relative_to(notebooks_folder().parent).as_posix()}": path for path in copies.carried()}
+    left_out = {"__pycache__", "solutions"}
+    parts = {f"dpnotes/{name}": path.read_bytes() for name, path in inside.items() if not left_out & {*name.split("/")}}
+    about = f"dpnotes-{installed.version}.dist-info"
+    tags = "Wheel-Version: 1.0\nGenerator: dpnotes\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    for name, text in (
+        ("WHEEL", tags),
+        *((name, installed.read_text(name)) for name in ("METADATA", "entry_points.txt")),
+    ):
+        parts[f"{about}/{name}"] = (text or "").encode()
+    hashes = {
+        name: base64.urlsafe_b64encode(hashlib.sha256(parts[name]).digest()).decode().rstrip("=") for name in parts
+    }
+    record = [f"{name},sha256={hashes[name]},{len(content)}\n" for name, content in parts.items()]
+    parts[f"{about}/RECORD"] = "".join([*record, f"{about}/RECORD,,\n"]).encode()
+    wheel = io.BytesIO()
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(parts, key=lambda name: (name.startswith(about), name)):
+            archive.writestr(name, parts[name])
+    return f"dpnotes-{installed.version}-py3-none-any.whl", wheel.getvalue()
 
 
 # ---------------------------------------------------------------- all notebooks
-def write(folder: Path, originals: Mapping[str, bytes] | None = None) -> list[str]:
-    """Write `students/` and `instructor/` into a folder, both or neither, after running all copies.
+def write(
+    folder: Path, originals: Mapping[str, bytes] | None = None, say: Callable[[str], object] = lambda line: None
+) -> None:
+    """Write `students/` and `instructor/` into a folder, both or neither.
 
     Args:
       folder: made if it is missing; existing files of the same names are replaced.
       originals: notebooks and pages by name; None: those of this package. Files without exercises are copied.
-
-    Returns:
-      The notebooks with exercises, each with their number.
+      say: receives a line about each notebook when it is done.
 
     Raises:
-      ValueError: a notebook breaks the rules, fails when it runs, or shows a solution elsewhere; the message names it.
+      ValueError: this copy of dpnotes has no solutions, or a notebook breaks the rules; the message names it.
 
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
-    ...     write(Path(place), {"page.md": b"words"}), sorted(path.name for path in Path(place).iterdir())
-    ([], ['instructor', 'students'])
+    ...     write(Path(place), {"page.md": b"words"})
+    ...     sorted(path.name for path in Path(place).glob("*/*.md"))
+    ['page.md', 'page.md']
     """
+    if importlib.util.find_spec("dpnotes.solutions") is None:
+        raise ValueError("Expected dpnotes.solutions, which this copy lacks: it is a students' copy.")
     made: dict[Path, bytes] = {}
-    said = []
     for name, content in (copies.originals() if originals is None else originals).items():
-        for_students = for_instructor = content
+        both = {"students": content, "instructor": content}
         if name.endswith(".ipynb"):
+            notebook = nbformat.reads(content.decode(), as_version=4)
             try:
-                notebook = nbformat.reads(content.decode(), as_version=4)
-                if found := _exercises(notebook):
-                    for_students, for_instructor = (text.encode() for text in _both(notebook, [*found]))
-                    said.append(f"{name}: {len(found)} exercise{'s' * (len(found) > 1)}")
+                both = {"students": students(notebook), "instructor": instructors(notebook)}
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
-        made |= {folder / "students" / name: for_students, folder / "instructor" / name: for_instructor}
-    files.write(made)
-    return said
-
-
-def _both(notebook: NotebookNode, exercises: Sequence[str]) -> tuple[str, str]:
-    """The texts of the students' copy and of the instructor's, after both were run and checked."""
-    with tempfile.TemporaryDirectory() as place:
-        for_students = _run(students(notebook), "students'", Path(place))
-        for_instructor = _run(instructors(notebook), "instructor's", Path(place))
-    shown = {cell.source: _printed(cell) for _, cell in _code(for_instructor)}
-    readable = _stripped("\n".join([*_texts(for_students)]))
-    for name in exercises:
-        *solution, verdict = shown[_shown(name)].splitlines()
-        if verdict != RIGHT:
-            raise ValueError(f"{name}: Expected its answer to be right, got {verdict!r}.")
-        words = _stripped("\n".join(solution[1:] if solution[0].startswith("def ") else solution))
-        if len(words) >= _LONG and words in readable:
-            raise ValueError(f"{name}: Expected its solution nowhere else, but students can read {words[:80]!r}.")
-    return to_text(for_students), to_text(for_instructor)
-
-
-def _run(notebook: NotebookNode, whose: str, folder: Path) -> NotebookNode:
-    try:
-        return execute(notebook, folder)
-    except CellExecutionError as error:
-        raise ValueError(f"the {whose} copy does not run: {error.ename}: {error.evalue}") from error
-    except (CellTimeoutError, DeadKernelError) as error:
-        raise ValueError(f"the {whose} copy does not run: {error}") from error
-
-
-def _printed(cell: NotebookNode) -> str:
-    return "".join(output.get("text", "") for output in cell.outputs)
-
-
-def _texts(notebook: NotebookNode) -> Iterator[str]:
-    """The texts that a reader of a notebook sees: cells and outputs, without pictures."""
-    for cell in notebook.cells:
-        yield cell.source
-        for output in cell.get("outputs", []):
-            yield output.get("text", "")
-            yield from (text for kind, text in output.get("data", {}).items() if kind.startswith("text/"))
-
-
-def _stripped(text: str) -> str:
-    """The lines without surrounding space and without empty lines, so that code is the same at any indentation."""
-    return "\n".join(line.strip() for line in text.splitlines() if line.strip())
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write handouts; the exit status is 1 if a notebook was refused, and then nothing is written.
-
-    Args:
-      arguments: as on the command line.
-    """
-    parser = argparse.ArgumentParser(prog="python -m dpnotes.notebook.handout", description="Copies for a class.")
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="for students/ and instructor/")
-    folder = parser.parse_args(arguments).folder
-    try:
-        for line in write(folder):
-            print(line)
-    except (ValueError, OSError) as error:
-        print(f"dpnotes: {error}", file=sys.stderr)
-        return 1
-    print(f"{folder / 'students'} and {folder / 'instructor'} written")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            both = {reader: (nbformat.writes(copied) + "\n").encode() for reader, copied in both.items()}
+            number = len(exercises(notebook))
+            say(f"{name}: {number} exercise{'s' * (number != 1)}")
+        made |= {folder / reader / name: copied for reader, copied in both.items()}
+    name, content = students_wheel()
+    say(f"{name}: the package without solutions, for students to install")
+    files.write({**made, folder / "students" / name: content})

@@ -3,11 +3,17 @@
 All of it prints or shows text that is the same in every run, so that a stored notebook can be compared with a new run.
 """
 
+import copy
+import functools
 import html
+import importlib
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,60 +23,85 @@ from dpnotes.theory.claims import Claim
 from dpnotes.theory.premises import word
 from dpnotes.theory.symbols import symbols_of
 
-RIGHT = "Right."
 _NUMBER = re.compile(r"\d[\d.]*(?:e-\d+|(?:-\d+)+)")  # 5.6e-05, 2018-06-14: a browser breaks them at the hyphen
 _LONGEST_WORD = 24  # letters: a longer one, a path or a line of code, may break anywhere
 
 
 # ---------------------------------------------------------------- exercises
-class Exercise:
-    """A question that checks its answer, with hints one at a time and a solution.
+def exercise(question: str, *hints: str, seconds: float = 20.0) -> Callable[[Callable[[Any], str]], "Exercise"]:
+    """The decorator that turns a checker into an exercise of the same name.
+
+    A checker maps an answer to the mistake in it, in words, or to "" if the answer is right. It never prints the right
+    answer. Its argument is called `function` if the answer has to be one (which then gets copies of its arguments),
+    `number` if the answer has to be a finite number, and `answer` otherwise.
 
     Args:
       question: the question, in Markdown.
-      mistake: maps an answer to the mistake in it, or to "" if it is right. An error that it raises on a strange answer
-        counts as a mistake.
       hints: from gentle to plain.
-      solution: the way to the answer, or a function that is itself the answer; "" in copies for students.
-      answer: the right answer, if the solution is words.
-      wrong: answers that must not pass, the tempting ones first.
+      seconds: the time limit of a check, above 0.
 
-    >>> exercise = Exercise("What is 6 times 7?", near(42), ["It is even."], "6 * 7 = 42.", answer=42, wrong=[36])
-    >>> exercise.check(...)
+    >>> @exercise("What is 6 times 7?", "It is even.")
+    ... def product(number):
+    ...     return near(42)(number)
+    >>> product.check(...)
     Not answered yet: put your answer in place of the dots.
-    >>> exercise.check(40)
+    >>> product.check(40)
     Not yet: 40 is too small.
-    >>> exercise.hint()
+    >>> product.hint()
     Hint 1 of 1: It is even.
-    >>> exercise.check(42)
+    >>> product.check(42)
     Right.
     """
+    return lambda mistake: Exercise(question, hints, mistake, seconds)
 
-    def __init__(
-        self,
-        question: str,
-        mistake: Callable[[Any], str],
-        hints: Sequence[str],
-        solution: str | Callable[..., Any] = "",
-        answer: Any = ...,
-        wrong: Sequence[Any] = (),
-    ):
-        self.question, self.wrong = question, wrong
-        self.answer = solution if callable(solution) else answer
-        self._mistake, self._hints, self._solution, self._hinted = mistake, hints, solution, 0
+
+class _Unfit(Exception):
+    """An answer that is not of the kind that a checker takes; the message is the mistake."""
+
+
+class _OutOfTime(BaseException):
+    """The time limit of a check; not an `Exception`, which an answer may catch."""
+
+
+class Exercise:
+    """A question that checks its answer, with hints one at a time; made by `exercise`.
+
+    The solution is in `dpnotes.solutions`, in the module and under the name of the exercise; a copy for students has no
+    such package.
+    """
+
+    def __init__(self, question: str, hints: Sequence[str], mistake: Callable[[Any], str], seconds: float):
+        self.question = question
+        self._mistake, self._hints, self._hinted, self._seconds = mistake, hints, 0, seconds
+
+    def mistake(self, answer: Any) -> str:
+        """The mistake in an answer, in words; "" if the answer is right."""
+        (expected,) = inspect.signature(self._mistake).parameters
+        try:
+            with _time_limit(self._seconds):
+                return self._mistake(_READ[expected](answer))
+        except _Unfit as error:
+            return str(error)
+        except _OutOfTime:
+            return f"there is no result after {self._seconds:g} seconds. Does a loop never end?"
+        except (Exception, SystemExit) as error:  # a reader's answer may be anything, and so may its errors
+            if type(error) is NameError:  # after a restart, say
+                return (
+                    f"it uses `{error.name}`, which does not exist: run the cell that defines it, or correct the name."
+                )
+            return f"it raises {type(error).__name__}: {error}"
 
     def check(self, answer: Any) -> None:
         """Print whether `answer` is right and, if not, the mistake in it; `...` means no answer."""
-        print(self._said_of(answer))
-
-    def _said_of(self, answer: Any) -> str:
         if answer is ...:
-            return "Not answered yet: put your answer in place of the dots."
-        try:
-            mistake = self._mistake(answer)
-        except Exception as error:  # a reader's answer may be anything, and so may the error that it raises
-            mistake = f"it raises {type(error).__name__}: {error}"
-        return f"Not yet: {mistake}" if mistake else RIGHT
+            print("Not answered yet: put your answer in place of the dots.")
+        else:
+            mistake = self.mistake(answer)
+            print(f"Not yet: {mistake}" if mistake else "Right.")
+
+    def points(self, answer: Any) -> int:
+        """The points for an answer: 1 if it is right, else 0. A teacher's grading cell ends with this number."""
+        return int(answer is not ... and not self.mistake(answer))
 
     def hint(self) -> None:
         """Print the next hint; after the last one it starts again."""
@@ -79,21 +110,16 @@ class Exercise:
         print(f"Hint {number} of {len(self._hints)}: {self._hints[number - 1]}")
 
     def solution(self) -> None:
-        """Print the solution."""
-        if callable(self._solution):
-            print(inspect.getsource(self._solution).rstrip())
+        """Print the solution; a copy for students says that it has none."""
+        package, name = "dpnotes.solutions", self._mistake.__module__.rpartition(".")[2]
+        try:
+            solutions = importlib.import_module(f"{package}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name is None or not error.name.startswith(package):
+                raise
+            print("This copy of dpnotes has no solutions: your teacher has them.")
         else:
-            print(self._solution or "This copy has no solutions.")
-
-    def unsound(self) -> list[str]:
-        """The faults of the exercise itself: a right answer that fails, a wrong one that passes, or no wrong answer.
-
-        >>> Exercise("What is 6 times 7?", near(42, 0.2), ["It is even."], "6 * 7.", answer=42, wrong=[36]).unsound()
-        ['passes, though wrong: 36']
-        """
-        found = [] if self._said_of(self.answer) == RIGHT else [f"its answer fails: {self._said_of(self.answer)}"]
-        found += [f"passes, though wrong: {one!r}" for one in self.wrong if self._said_of(one) == RIGHT]
-        return found if self.wrong else [*found, "has no wrong answer to refuse"]
+            print(solutions.SOLUTIONS[self._mistake.__name__])
 
     def __repr__(self) -> str:
         return f"Exercise: {self.question}"
@@ -102,25 +128,69 @@ class Exercise:
         return f"**Exercise.** {self.question}"
 
 
-def near(value: float, relative: float = 0.01) -> Callable[[Any], str]:
-    """The rule of an `Exercise` whose answer is a number.
+def _asked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A reader's function on copies of its arguments, so that it cannot change what the checker compares with."""
+    if not callable(function):
+        raise _Unfit(f"{function!r} is not a function.")
+
+    @functools.wraps(function)
+    def asked(*arguments: Any) -> Any:
+        # Tensors of a derivative have no deep copy.
+        found = function(*(one.clone() if hasattr(one, "clone") else copy.deepcopy(one) for one in arguments))
+        if found is ...:
+            raise _Unfit("the function still returns the dots.")
+        return found
+
+    return asked
+
+
+def _number(answer: Any) -> float:
+    try:
+        number = float(answer)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise _Unfit(f"{answer!r} is not a number.")
+    return number
+
+
+_READ: dict[str, Callable[[Any], Any]] = {"function": _asked, "number": _number, "answer": lambda answer: answer}
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raise `_OutOfTime` in the block after `seconds`; no limit outside the main thread, or where there is no alarm."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise _OutOfTime
+
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.signal(signal.SIGALRM, stop)
+    others = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *others)
+        signal.signal(signal.SIGALRM, handler)
+
+
+def near(value: float, relative: float = 0.01) -> Callable[[float], str]:
+    """The checker of an `exercise` whose answer is a number.
 
     Args:
       value: the right number.
       relative: the allowed relative error.
 
-    >>> near(3.4565)(3.46), near(3.4565)(4), near(3.4565)("four")
-    ('', '4 is too large.', "'four' is not a number.")
+    >>> near(3.4565)(3.46), near(3.4565)(4)
+    ('', '4 is too large.')
     """
 
-    def mistake(answer: Any) -> str:
-        try:
-            number = float(answer)
-        except (TypeError, ValueError):
-            return f"{answer!r} is not a number."
+    def mistake(number: float) -> str:
         if math.isclose(number, value, rel_tol=relative):
             return ""
-        return f"{answer} is {'too small' if number < value else 'too large' if number > value else 'no number'}."
+        return f"{number:.6g} is too {'small' if number < value else 'large'}."
 
     return mistake
 
@@ -246,39 +316,6 @@ class Prediction:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return {**self.explorer._repr_mimebundle_(), "text/plain": repr(self)}
-
-
-def proved(namespace: Mapping[str, Any]) -> None:
-    """Check a notebook's own questions: solutions pass, wrong answers do not, and runs confirm predictions.
-
-    Args:
-      namespace: the notebook's `globals()`.
-
-    Raises:
-      AssertionError: a question is unsound; the message names all that are.
-
-    >>> proved({"sixes": Exercise("What is 6 times 7?", near(42), ["It is even."], "6 * 7.", answer=42, wrong=[36])})
-    This checks the questions themselves, not your answers.
-    1 exercise: solutions pass, and 1 wrong answer does not.
-    """
-    named = {name: one for name, one in namespace.items() if not name.startswith("_")}  # IPython keeps outputs as _1
-    exercises = {name: one for name, one in named.items() if isinstance(one, Exercise)}
-    predictions = {name: one for name, one in named.items() if isinstance(one, Prediction)}
-    found = [f"{name}: {what}" for name, one in {**exercises, **predictions}.items() for what in one.unsound()]
-    if found:
-        raise AssertionError("; ".join(found))
-    print("This checks the questions themselves, not your answers.")
-    wrong = sum(len(one.wrong) for one in exercises.values())
-    if exercises:
-        refused = f"{wrong} wrong answer{'s do' if wrong > 1 else ' does'} not"
-        print(f"{len(exercises)} exercise{'s' * (len(exercises) > 1)}: solutions pass, and {refused}.")
-    if predictions:
-        one = len(predictions) == 1
-        print(
-            "1 prediction is borne out by its run."
-            if one
-            else f"{len(predictions)} predictions are borne out by their runs."
-        )
 
 
 # ---------------------------------------------------------------- tables

@@ -106,7 +106,8 @@ def tidy(notebook: NotebookNode) -> NotebookNode:
         cell.id = f"cell-{number:02d}"
         folds = cell.metadata.get("jupyter", {})
         folded = {name: True for name in FOLDS if folds.get(name)}
-        cell.metadata = nbformat.from_dict({"jupyter": folded} if folded else {})
+        kept = {"jupyter": folded, "tags": sorted(cell.metadata.get("tags", []))}
+        cell.metadata = nbformat.from_dict({name: value for name, value in kept.items() if value})
         if cell.cell_type == "code":
             cell.outputs = _joined(cell.outputs)
         for output in cell.get("outputs", []):

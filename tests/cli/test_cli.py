@@ -136,6 +136,7 @@ def test_version_and_help_are_plain():
         "cite",
         "lab",
         "export",
+        "handout",
         "doctor",
         "cells",
     ):

@@ -1,255 +1,193 @@
-"""Handouts: students' copies contain no solution and still check answers; the instructor's copy shows all solutions."""
+"""Handouts: students get no solution, and a package without solutions that still checks; teachers get each solution."""
 
-import ast
+import io
+import json
 import re
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat import NotebookNode
+from typer.testing import CliRunner
 
-from dpnotes.notebook import handout
-from dpnotes.notebook.write import execute, to_text
+from dpnotes.cli.main import app
+from dpnotes.notebook import copies, handout
+from dpnotes.notebook.write import environment, execute
+from tests.notebook.test_exercises import ASKED, SOLUTIONS, planted, readable
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-SETUP = "import math\n\nfrom dpnotes.notebook import teaching"
-DEFINITIONS = '''\
-CONSTANT = math.e  # kept
-
-
-def _solution_halve(value):
-    """SECRET-A of a docstring."""
-    return value * _solution_factor()  # SECRET-B
-
-
-def _halve_mistake(function):
-    answer = function(8)
-    return "" if answer == 4 else f"at 8 it gives {answer}."
-
-
-# SECRET-C, of the comment above a function that goes.
-@staticmethod
-def _solution_factor():
-    return 0.5
-
-
-def _wrong_halve(value):
-    return value - 1  # SECRET-D
-
-
-halve = teaching.Exercise(
-    "Écrivez halve: „½“ of a value.",
-    _halve_mistake,
-    hints=["Der Faktor ist ½, nämlich 1/2."],  # kept or gone
-    # SECRET-E, above a solution
-    solution=_solution_halve,
-    wrong=[_wrong_halve, lambda value: value / 3],  # SECRET-F
-)
-
-first = teaching.Exercise(  # SECRET-I
-    # SECRET-J
-    solution=("SECRET-G: it really is " f"{6 * 7}."),
-    question="6 · 7?",
-    mistake=teaching.near(42), answer=42,
-    hints=["It is even.", "It is solution=40 + 2, (or: so)."], wrong=[36, (41, 43)[0]])
-tiny = teaching.Exercise("1 + 1?", teaching.near(2), [], solution="SECRET-H.", wrong=[1], answer=2); kept = 3'''
 SOURCES = [
-    SETUP,
-    DEFINITIONS,
-    "halve",
-    "def half(value):\n    return ...\n\n\nhalve.check(half)",
-    "answer = ...\nfirst.check(answer)",
-    "answer = ...\ntiny.check(answer)",
-    "first.solution()",
-    "teaching.proved(globals())",
+    "from dpnotes.exercises.rates import crossing",
+    "crossing",
+    "answer = ...\ncrossing.check(answer)",
+    "1 + 1",
 ]
-SECRETS = "SECRET", "_solution", "_wrong", "proved", "solution=", "answer=", "wrong="
 
 
-def notebook(sources: list[str] = SOURCES) -> NotebookNode:
+def notebook(sources: list[str] = SOURCES, tagged: str = "crossing.check") -> NotebookNode:
     cells = [nbformat.v4.new_markdown_cell("# Title"), *map(nbformat.v4.new_code_cell, sources)]
+    for cell in cells:
+        if tagged in cell.source:
+            cell.metadata.tags = ["exercise"]
     return nbformat.v4.new_notebook(cells=cells)
-
-
-def printed(made: NotebookNode) -> list[str]:
-    return ["".join(output.get("text", "") for output in cell.get("outputs", [])) for cell in made.cells]
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both handouts of the notebook above, of a notebook without exercises, and of a page."""
-    folder = tmp_path_factory.mktemp("handout")
-    plain = to_text(notebook(["1 + 1"])).encode()
-    said = handout.write(folder, {"a.ipynb": to_text(notebook()).encode(), "b.ipynb": plain, "docs/c.md": b"words"})
-    assert said == ["a.ipynb: 3 exercises"]
-    return folder
 
 
 def read(path: Path) -> NotebookNode:
     return nbformat.read(path, as_version=4)
 
 
-# ---------------------------------------------------------------- students
-@pytest.mark.slow
-def test_students_are_given_no_solution_and_the_rest_to_the_letter(written: Path):
-    text = (written / "students/a.ipynb").read_text()
-    # The hint that only resembles a solution stays.
-    assert not [secret for secret in SECRETS if secret in text.replace("solution=40", "")]
-    cells = [cell.source for cell in read(written / "students/a.ipynb").cells]
-    definitions = cells.pop(2)
-    assert cells == ["# Title", SETUP, *SOURCES[2:-1]]
-    assert (
-        definitions
-        == """\
-CONSTANT = math.e  # kept
+def sources(made: NotebookNode) -> list[str]:
+    return [cell.source for cell in made.cells]
 
 
-def _halve_mistake(function):
-    answer = function(8)
-    return "" if answer == 4 else f"at 8 it gives {answer}."
+# ---------------------------------------------------------------- one notebook
+def test_an_instructor_sees_the_solution_between_the_readers_cell_and_its_points():
+    made = handout.instructors(notebook())
+    assert sources(made) == ["# Title", *SOURCES[:3], "crossing.solution()", "crossing.points(answer)", "1 + 1"]
+    assert made.cells[4].outputs[0].text == f"{SOLUTIONS['rates', 'crossing'].words}\n"
+    assert sources(handout.students(notebook())) == ["# Title", *SOURCES[:3], "crossing.points(answer)", "1 + 1"]
 
 
-halve = teaching.Exercise(
-    "Écrivez halve: „½“ of a value.",
-    _halve_mistake,
-    hints=["Der Faktor ist ½, nämlich 1/2."],
-)
-
-first = teaching.Exercise(
-    question="6 · 7?",
-    mistake=teaching.near(42),
-    hints=["It is even.", "It is solution=40 + 2, (or: so)."])
-tiny = teaching.Exercise("1 + 1?", teaching.near(2), []); kept = 3"""
-    )
+def test_a_copy_has_the_metadata_that_nbgrader_validates():
+    cells = handout.students(notebook()).cells
+    graded = {cell.source: cell.metadata.nbgrader for cell in cells if "nbgrader" in cell.metadata}
+    usual = {"schema_version": 3, "cell_type": "code", "task": False}
+    answered, points = graded.values()
+    assert answered == {**usual, "grade_id": "crossing", "grade": False, "locked": False, "solution": True}
+    name = {"grade_id": "crossing-points", "points": 1}
+    assert points == {**usual, **name, "grade": True, "locked": True, "solution": False}
+    assert [*graded] == SOURCES[2:3] + ["crossing.points(answer)"]
 
 
-@pytest.mark.slow
-def test_students_copies_run_say_that_they_have_no_solution_and_take_right_answers(written: Path, tmp_path: Path):
-    made = read(written / "students/a.ipynb")
-    assert printed(made)[-1] == "This copy has no solutions.\n"
-    assert all(cell.execution_count for cell in made.cells if cell.cell_type == "code")
-    for right, wrong in (("lambda value: value / 2", "lambda value: value"), ("42", "41")):
-        name = "halve" if "value" in right else "first"
-        made.cells += map(nbformat.v4.new_code_cell, [f"{name}.check({right})", f"{name}.check({wrong})"])
-    *_, right, wrong, also_right, also_wrong = printed(execute(made, tmp_path))
-    assert right == also_right == "Right.\n"
-    assert wrong.startswith("Not yet") and also_wrong.startswith("Not yet")
-
-
-# ---------------------------------------------------------------- the instructor
-def test_an_instructor_sees_each_solution_and_that_it_is_right(written: Path):
-    made = read(written / "instructor/a.ipynb")
-    shown = {cell.source: said for cell, said in zip(made.cells, printed(made), strict=True)}
-    assert shown["first.solution()\nfirst.check(first.answer)"] == "SECRET-G: it really is 42.\nRight.\n"
-    function = shown["halve.solution()\nhalve.check(halve.answer)"]
-    assert function.startswith("def _solution_halve(value):") and function.endswith("# SECRET-B\nRight.\n")
-    assert [cell.source for cell in made.cells if cell.source in SOURCES] == SOURCES
-    assert shown[SOURCES[-1]].endswith("wrong answers do not.\n")
-
-
-def test_what_has_no_exercises_is_copied(written: Path):
-    for reader in ("students", "instructor"):
-        assert (written / reader / "docs/c.md").read_bytes() == b"words"
-        assert [cell.source for cell in read(written / reader / "b.ipynb").cells] == ["# Title", "1 + 1"]
-
-
-# ---------------------------------------------------------------- what is refused
-def changed(old: str, new: str) -> list[str]:
-    assert any(old in source for source in SOURCES), old
-    return [source.replace(old, new) for source in SOURCES]
+def test_a_notebook_without_exercises_is_copied():
+    plain = notebook(["1 + 1"])
+    assert handout.students(plain) == handout.instructors(plain) == plain
 
 
 @pytest.mark.parametrize(
-    ("sources", "message"),
+    ("sources", "tagged", "message"),
     [
-        (changed('solution="SECRET-H.", ', ""), "cell 2: tiny: Expected solution=..., without which"),
-        (changed("wrong=[1], ", ""), "cell 2: tiny: Expected wrong=..., without which"),
-        (changed("wrong=[1], answer=2", "wrong=[1]"), "cell 2: tiny: Expected answer=..., as its solution is words"),
-        (changed('[], solution="SECRET-H."', '[], "SECRET-H."'), "cell 2: tiny: Expected question, mistake and hints"),
-        (changed("_solution_halve", "_halved"), "cell 2: halve: Expected answer=..., as its solution is words, or a"),
-        (changed("tiny.check(answer)", "tiny"), "Expected a reader's cell with tiny.check(...), found none"),
-        (changed("teaching.proved(globals())", "1"), "Expected a cell teaching.proved(globals()) after the exercises"),
-        (changed("tiny = teaching", "first = teaching"), "cell 2: Expected first once, got another in cell 2"),
-        (changed("tiny = teaching", "tiny = [1], teaching"), "cell 2: Expected every exercise as NAME = teaching"),
-        (changed("kept = 3", "kept = _solution_halve"), "cell 2: Expected _solution_halve in solutions and wrong"),
-        (changed("halve.check(half)", "halve.check(half"), "cell 4: Expected Python, got '(' was never closed in line"),
-        (changed("answer=42", "answer=41"), "its answer fails"),
-        (changed("near(2)", "near(3, 0.9)"), "passes, though wrong: 1"),
-        ([*SOURCES, "# By the way, SECRET-G: it really is 42."], "first: Expected its solution nowhere else, but"),
-        ([*SOURCES, "print('SECRET-G', 'it really is 42.', sep=': ')"], "first: Expected its solution nowhere else"),
-        ([*SOURCES, "halve.answer(1) + 0"], "the students' copy does not run: TypeError: 'ellipsis'"),
+        (SOURCES, "nothing", "Expected a cell with the tag 'exercise' that ends with crossing.check(...), found none."),
+        ([*SOURCES, SOURCES[2]], "crossing.check", "Expected one cell that checks an exercise crossing, got another"),
+        (
+            [*SOURCES, "other.check(1)", "other.check(answer)"],
+            ".check",
+            "Expected one cell that checks an exercise other",
+        ),
     ],
 )
-@pytest.mark.slow
 def test_a_notebook_that_breaks_the_rules_is_named_and_nothing_is_written(
-    sources: list[str], message: str, tmp_path: Path
+    sources: list[str], tagged: str, message: str, tmp_path: Path
 ):
-    with pytest.raises(ValueError, match=re.escape(message)) as error:
-        handout.write(tmp_path / "made", {"a.md": b"words", "n.ipynb": to_text(notebook(sources)).encode()})
-    assert str(error.value).startswith("n.ipynb: ") and not (tmp_path / "made").exists()
+    originals = {"a.md": b"words", "n.ipynb": nbformat.writes(notebook(sources, tagged)).encode()}
+    with pytest.raises(ValueError, match=re.escape(f"n.ipynb: {message}")):
+        handout.write(tmp_path / "made", originals)
+    assert not (tmp_path / "made").exists()
 
 
-def test_the_command_line_says_what_was_written_or_why_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    originals = {"n.ipynb": to_text(notebook(["1"])).encode()}
+def test_the_command_line_says_what_was_written_or_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    originals = {"n.ipynb": nbformat.writes(notebook()).encode()}
     monkeypatch.setattr(handout.copies, "originals", lambda: originals)
-    assert handout.main([str(tmp_path / "made")]) == 0 and "students and " in capsys.readouterr().out
-    originals["m.ipynb"] = to_text(notebook(SOURCES[:-1])).encode()
-    assert handout.main([str(tmp_path / "other")]) == 1 and not (tmp_path / "other").exists()
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("dpnotes: m.ipynb: Expected a cell teaching.proved")
+    done = CliRunner().invoke(app, ["handout", str(tmp_path / "made")])
+    first, wheel, last = done.stdout.splitlines()
+    assert first == "n.ipynb: 1 exercise" and wheel.startswith("dpnotes-") and last.endswith("written")
+    originals["n.ipynb"] = nbformat.writes(notebook(tagged="nothing")).encode()
+    refused = CliRunner().invoke(app, ["handout", str(tmp_path / "other")])
+    assert refused.exit_code == 2 and not (tmp_path / "other").exists()
+    assert refused.stderr.startswith("dpnotes: n.ipynb: Expected a cell with the tag 'exercise'")
 
 
-# ---------------------------------------------------------------- the real ones
-def solutions(made: NotebookNode) -> dict[str, str]:
-    """Return, by name, the source of each exercise's right answer: its function, or `answer`."""
-    found = {}
-    for cell in made.cells:
-        for statement in ast.parse(cell.source).body if cell.cell_type == "code" else ():
-            if isinstance(statement, ast.Assign) and ".Exercise(" in ast.unparse(statement.value)[:20]:
-                given = {each.arg: ast.unparse(each.value) for each in statement.value.keywords}  # type: ignore[attr-defined]
-                found[ast.unparse(statement.targets[0])] = given.get("answer") or given["solution"]
-    return found
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-@pytest.mark.slow
-def test_every_notebook_keeps_to_the_rules(path: Path):
-    made = handout.students(read(path))
-    for cell in made.cells:
-        if cell.cell_type == "code":
-            names = {node.arg for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.keyword)}
-            assert (
-                not names & {"solution", "wrong"} and "_solution_" not in cell.source and "_wrong_" not in cell.source
-            )
-    assert len(handout.instructors(read(path)).cells) == len(read(path).cells) + len(solutions(read(path)))
-
-
-# Three runs each for four notebooks with all kinds of answers. nbval runs `teaching.proved` in all notebooks.
-RUN = [path for path in NOTEBOOKS if path.stem in ("00_start_here", "04b_clients", "bring_your_own", "errata")]
+# ---------------------------------------------------------------- all of them
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The handouts of all notebooks; the lines that were said are in said.json."""
+    folder, said = tmp_path_factory.mktemp("handout"), list[str]()
+    handout.write(folder, say=said.append)
+    (folder / "said.json").write_text(json.dumps(said))
+    return folder
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", RUN, ids=lambda path: path.stem)
-def test_handouts_of_the_notebooks(path: Path, tmp_path: Path):
-    handout.write(tmp_path, {path.name: path.read_bytes()})  # this checks that no solution is left, and runs all cells
-    whole, for_students = read(path), read(tmp_path / "students" / path.name)
-    right = solutions(whole)
-    said = "".join(printed(read(tmp_path / "instructor" / path.name)))
-    assert said.count("Right.\n") >= len(right)
-    helpers = [
-        ast.unparse(statement)
-        for cell in whole.cells
-        if cell.cell_type == "code"
-        for statement in ast.parse(cell.source).body
-        if isinstance(statement, ast.FunctionDef) and statement.name.startswith("_solution_")
-    ]
-    checks = [f"{name}.check({answer})" for name, answer in right.items()]
-    for_students.cells += map(nbformat.v4.new_code_cell, ["\n".join(helpers), *checks])
-    last = printed(execute(for_students, tmp_path))[len(for_students.cells) - len(checks) :]
-    assert last == ["Right.\n"] * len(checks)
+def test_a_full_handout_has_every_solution_for_teachers_and_none_for_students(written: Path):
+    said = json.loads((written / "said.json").read_text())
+    assert [line.partition(":")[0] for line in said[:-1]] == [path.name for path in NOTEBOOKS], "a line a notebook"
+    shown, originals = [], copies.originals()
+    for path in NOTEBOOKS:
+        for_students, for_instructor = (read(written / reader / path.name) for reader in ("students", "instructor"))
+        original = nbformat.reads(originals[path.name].decode(), as_version=4)
+        graded = [cell for cell in for_students.cells if not cell.metadata.get("nbgrader", {}).get("grade")]
+        assert sources(original) == [cell.source for cell in graded]
+        assert planted(readable(for_students), []) == []
+        assert bool(planted(readable(for_instructor), [])) == bool(handout.exercises(original)), "control"
+        tagged = [cell for cell in for_instructor.cells if "solution" in cell.metadata.get("tags", [])]
+        shown += [(cell.source, cell.outputs[0].text) for cell in tagged]
+    assert sorted(shown) == sorted((f"{name}.solution()", f"{one}\n") for (_, name), one in SOLUTIONS.items())
+    pages = [name for name in originals if name.endswith(".md")]
+    assert all((written / reader / name).is_file() for name in pages for reader in ("students", "instructor"))
+
+
+@pytest.mark.slow
+def test_a_students_notebook_answered_gets_its_points(written: Path, tmp_path: Path):
+    made = read(written / "students" / "00_start_here.ipynb")
+    (place,) = (number for number, cell in enumerate(made.cells) if "exercise" in cell.metadata.get("tags", []))
+    made.cells[place].source = made.cells[place].source.replace(
+        "return ...", "return np.clip(values, -bound, bound).mean() + 2 * sigma * bound / len(values) * noise"
+    )
+    done = execute(made, tmp_path)
+    assert done.cells[place].outputs[0].text == "Right.\n"
+    assert done.cells[place + 1].outputs[0].data["text/plain"] == "1"
+
+
+# ---------------------------------------------------------------- the students' package
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("package")
+    _, content = handout.students_wheel()
+    zipfile.ZipFile(io.BytesIO(content)).extractall(folder)
+    return folder
+
+
+def run(package: Path, program: str) -> str:
+    here = environment() | {"PYTHONPATH": str(package)}
+    done = subprocess.run([sys.executable, "-c", program], cwd=package, env=here, capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+def test_the_students_package_has_all_but_the_solutions(package: Path):
+    ours = {path.relative_to(ROOT).as_posix() for path in (ROOT / "dpnotes").rglob("*.py")}
+    theirs = {path.relative_to(package).as_posix() for path in (package / "dpnotes").rglob("*.py")}
+    assert ours - theirs == {name for name in ours if name.startswith("dpnotes/solutions/")} and theirs < ours
+    (record,) = package.glob("*.dist-info/RECORD")
+    listed = {line.partition(",")[0] for line in record.read_text().splitlines()}
+    assert listed == {path.relative_to(package).as_posix() for path in package.rglob("*") if path.is_file()}
+    assert (package / "dpnotes/carried/notebooks/rates.ipynb").is_file()
+
+
+@pytest.mark.slow
+def test_in_the_students_package_every_exercise_checks_and_none_has_a_solution(package: Path):
+    modules = sorted({module for module, _ in ASKED})
+    program = f"""\
+import importlib, dpnotes
+from dpnotes.notebook.teaching import Exercise
+for name in {modules}:
+    for one in vars(importlib.import_module(f"dpnotes.exercises.{{name}}")).values():
+        if isinstance(one, Exercise):
+            one.solution()
+from dpnotes.exercises.rates import crossing
+crossing.check(1000**0.5 / 1e6 ** (2 / 7))
+print(dpnotes.__file__)"""
+    *solutions, right, where = run(package, program).splitlines()
+    assert solutions == ["This copy of dpnotes has no solutions: your teacher has them."] * len(ASKED)
+    assert right == "Right." and where.startswith(str(package))
+    refusal = run(package, "from dpnotes.notebook import handout; handout.write(None)")
+    assert (
+        refusal.splitlines()[-1]
+        == "ValueError: Expected dpnotes.solutions, which this copy lacks: it is a students' copy."
+    )
 
 
 # ---------------------------------------------------------------- the syllabus
@@ -269,7 +207,7 @@ def misnamed(page: str, headings: dict[str, list[str]], exercises: dict[str, lis
 def test_the_syllabus_names_sections_and_exercises_that_there_are():
     page = (ROOT / "docs/syllabus.md").read_text()
     headings = {path.stem: re.findall(r"^#+ (.*)$", text_of(path), re.MULTILINE) for path in NOTEBOOKS}
-    exercises = {path.stem: [*solutions(read(path))] for path in NOTEBOOKS}
+    exercises = {path.stem: [*handout.exercises(read(path))] for path in NOTEBOOKS}
     assert not misnamed(page, headings, exercises)
 
 

@@ -1,82 +1,17 @@
-"""Exercises, predictions and tables of the notebooks."""
+"""Predictions and tables of the notebooks; exercises: test_exercises.py."""
 
 import re
-from typing import Any
+import subprocess
+import sys
+from pathlib import Path
 
+import nbformat
 import pytest
 
-from dpnotes.notebook.teaching import Exercise, Prediction, Table, claims_table, near, proved
+from dpnotes.notebook.teaching import Prediction, Table, claims_table
+from dpnotes.notebook.write import environment, to_text
 from dpnotes.papers.budget_schedules.claims import CLAIMS
 from dpnotes.theory.claims import select
-
-
-def exercise(mistake=None):
-    return Exercise("How many?", mistake or near(2.0), ["More than one.", "Fewer than three."], "Two.", 2, [3])
-
-
-@pytest.mark.parametrize(
-    "answer, said",
-    [
-        (..., "Not answered yet: put your answer in place of the dots.\n"),
-        (2, "Right.\n"),
-        (2.01, "Right.\n"),
-        (1.9, "Not yet: 1.9 is too small.\n"),
-        (float("nan"), "Not yet: nan is no number.\n"),
-        ("two", "Not yet: 'two' is not a number.\n"),
-        (None, "Not yet: None is not a number.\n"),
-    ],
-)
-def test_an_exercise_says_what_is_wrong(capsys, answer: Any, said: str):
-    exercise().check(answer)
-    assert capsys.readouterr().out == said
-
-
-def test_an_answer_that_raises_is_a_wrong_answer(capsys):
-    exercise(lambda function: "" if function(0) == 1 else "f(0) should be 1.").check(lambda x: 1 / x)
-    assert capsys.readouterr().out == "Not yet: it raises ZeroDivisionError: division by zero\n"
-
-
-def test_hints_come_one_at_a_time_and_then_again(capsys):
-    asked = exercise()
-    for _ in range(3):
-        asked.hint()
-    asked.solution()
-    lines = capsys.readouterr().out.splitlines()
-    assert lines == ["Hint 1 of 2: More than one.", "Hint 2 of 2: Fewer than three.", *lines[:1], "Two."]
-
-
-def double(x):
-    return 2 * x
-
-
-def test_a_solution_that_is_a_function_is_the_answer_and_its_source_the_words(capsys):
-    asked = Exercise("Twice?", lambda f: "" if f(3) == 6 else f"f(3) is {f(3)}.", ["Add."], double, wrong=[abs])
-    asked.solution()
-    asked.check(asked.answer)
-    assert capsys.readouterr().out == "def double(x):\n    return 2 * x\nRight.\n" and asked.unsound() == []
-
-
-def test_a_copy_without_solutions_says_so(capsys):
-    Exercise("How many?", near(2.0), ["More than one."]).solution()
-    assert capsys.readouterr().out == "This copy has no solutions.\n"
-
-
-@pytest.mark.parametrize(
-    "answer, wrong, found",
-    [
-        (2, [3], []),
-        (3, [4], ["its answer fails: Not yet: 3 is too large."]),
-        (..., [4], ["its answer fails: Not answered yet: put your answer in place of the dots."]),
-        (2, [3, 2.001], ["passes, though wrong: 2.001"]),
-        (2, [], ["has no wrong answer to refuse"]),
-    ],
-)
-def test_an_unsound_exercise_is_named(answer: Any, wrong: list[Any], found: list[str]):
-    asked = Exercise("How many?", near(2.0), ["More than one."], "Two.", answer, wrong)
-    assert asked.unsound() == found
-    if found:
-        with pytest.raises(AssertionError, match=f"pair: {found[0]}"):
-            proved({"pair": asked, "other": 1})
 
 
 def asked_about(total=4, right="yes & no", **choices: str):
@@ -124,11 +59,38 @@ def test_a_prediction_without_reasons_or_a_right_choice_is_refused(right: str, c
         asked_about(4, right, **choices)
 
 
-def test_a_run_that_does_not_bear_the_right_choice_out_is_found(capsys):
-    proved({"even": asked_about()[0]})
-    assert capsys.readouterr().out.endswith("\n1 prediction is borne out by its run.\n")
-    with pytest.raises(AssertionError, match="even: the run does not bear out 'yes & no'"):
-        proved({"even": asked_about(total=5)[0]})
+def test_a_run_that_does_not_bear_the_right_choice_out_is_found():
+    assert asked_about()[0].unsound() == []
+    assert asked_about(total=5)[0].unsound() == ["the run does not bear out 'yes & no'"]
+
+
+@pytest.mark.slow
+def test_nbval_finds_a_prediction_that_does_not_come_true(tmp_path: Path):
+    cell = """\
+from dpnotes.notebook.teaching import Prediction
+even = Prediction(
+    "Even?", {"yes": "It is.", "no": "Halve it."}, lambda: {"sum": SUM}, lambda data, axes: None, str,
+    right="yes", holds=lambda data: data["sum"] % 2 == 0,
+)"""
+    for name, total in (("true", "4"), ("false", "5")):
+        made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell.replace("SUM", total))])
+        (tmp_path / f"{name}.ipynb").write_text(to_text(made))
+    root = Path(__file__).parents[2]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "conftest",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        root / "pyproject.toml",
+    ]
+    options = ["--nbval", "--nbval-current-env", "--rootdir", root, *sorted(tmp_path.iterdir())]
+    environment_here = environment() | {"PYTHONPATH": str(root)}
+    done = subprocess.run([*command, *options], cwd=root, env=environment_here, capture_output=True, text=True)
+    assert "does not bear out 'yes'" in done.stdout and "1 failed, 3 passed" in done.stdout
 
 
 def test_a_folded_table_names_itself_and_is_the_same_inside():

@@ -1,5 +1,6 @@
 """Stored results against today's code: the choice of repeated cells, allowed differences, and records."""
 
+import csv
 import os
 import random
 import sys
@@ -236,6 +237,23 @@ def test_the_share_of_draws_takes_unknown_cells_for_the_known_ones_of_their_resu
     rows = [(("toy.mean", 0), 1.0, "differs"), (("toy.mean", 1), 1.0, "")]
     assert samples.share(rows, [of(0), of(1), of(2), of(2, 3), []]) == pytest.approx((1 + 0.5 + 0.75) / 5)
     assert samples.share(rows[1:], [of(0, 1, 2)]) == 0.0 and samples.share([(None, 0.0, "crash")], [[]]) == 1.0
+
+
+def test_the_page_has_the_numbers_of_the_stored_outcomes_and_nine_in_ten_are_noticed():
+    with samples.OUTCOMES.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    run = [row for row in rows if int(row["results"])]
+    noticed, same = [row for row in run if int(row["differ"])], [row for row in run if row["why"]]
+    shares = [share for row in noticed if (share := float(row["share"])) < 1]
+    changing = len(run) - len(same)
+    assert len(run) == samples.NUMBER and len(noticed) >= 0.9 * changing
+    page = (samples.ROOT / "docs/experiments.md").read_text()
+    numbers = [len(rows), len(rows) - len(run), len(run), len(same), changing - len(shares), len(shares)]
+    found = [*numbers, f"{len(shares)} of {len(shares)}", f"{sum(shares):.1f} of {len(shares)}"]
+    table = page.partition("| mutants | number |")[2].splitlines()[2:10]
+    assert [line.split(" | ")[-1].strip(" |") for line in table] == [str(number) for number in found]
+    for told in (f"{changing} of\n{changing}", f"notices {sum(shares) / len(shares):.0%} of those that cells"):
+        assert told in page
 
 
 # ---------------------------------------------------------------- dpnotes verify

@@ -306,6 +306,8 @@ class Notebook:
         deadline = time.monotonic() + seconds
         while self.shown(stepper) == before and time.monotonic() < deadline:
             self.page.wait_for_timeout(50)
+        self.wait_until_idle()
+        self.page.wait_for_timeout(100)  # listing and values come in two messages
         return self.shown(stepper)
 
     def shown(self, stepper: "Locator") -> tuple[str, str]:

@@ -150,8 +150,7 @@ def the_listing_is_stepped_through(notebook: Notebook, stepper: "Locator") -> No
 def the_first_release_as_printed_has_no_noise(notebook: Notebook) -> None:
     """With line 13 as printed the first estimate is the private gradient; without, it is not."""
     (stepper,) = notebook.steppers()
-    notebook.step(stepper, "ArrowRight", slider=1)
-    words = notebook.shown(stepper)[0]
+    words, _ = notebook.step(stepper, "ArrowRight", slider=1)
     stepper.locator("input[type=checkbox]").nth(2).focus()
     notebook.page.keyboard.press("Space")
     notebook.wait_until_idle()

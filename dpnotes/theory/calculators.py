@@ -28,6 +28,8 @@ class Measure(StrEnum):
 
     SECOND_ORDER = "second-order stationarity for the population"
     SECOND_ORDER_EMPIRICAL = "second-order stationarity for the data"
+    FIRST_ORDER = "first-order stationarity for the population"
+    FIRST_ORDER_EMPIRICAL = "first-order stationarity for the data"
     GOLDSTEIN = "Goldstein stationarity for the population"
     GOLDSTEIN_EMPIRICAL = "Goldstein stationarity for the data"
     EXCESS_RISK = "excess risk for the data, relative to the initial one"
@@ -198,6 +200,14 @@ class Calculator:
                 symbol.domain.check(symbol.name, numbers[symbol.name])
         given = {name: _float_if_large(numbers[name]) for name in names}
         return (self._of_arrays if any(map(np.ndim, given.values())) else self._of_numbers)(given, options)
+
+    def at(self, common: Mapping[str, Any], **own: Any) -> Numbers:
+        """Return the outputs at numbers by common name (`symbols.COMMON_NAMES`); `own` has the other letters.
+
+        Names that the calculator does not use have no effect.
+        """
+        letters = {s.name: common[s.common] for s in self.symbols if s.common and s.name not in own}
+        return self(**letters, **own)
 
     def _of_numbers(self, given: Mapping[str, Any], options: Mapping[str, str]) -> Numbers:
         shown = ", ".join(f"{name}={value!r}" for name, value in given.items())

@@ -1,0 +1,43 @@
+"""The methods of Avdiukhin et al., for `dpnotes.atlas`."""
+
+import math
+from typing import Any
+
+from dpnotes.papers.noisy_sgd.calculators import CLOSED_LOOP
+from dpnotes.papers.noisy_sgd.claims import CLAIMS
+from dpnotes.theory.calculators import Measure
+from dpnotes.theory.methods import Given, Method, named, order, stated
+
+accuracy, simple, privacy, noise = named(CLAIMS, "thm3.5.sigma", "thm3.5.alpha", "thm3.3.privacy", "own.noise")
+
+
+def _whole(given: Given) -> dict[str, Any]:
+    """The same numbers with whole batches, and the noise of a gradient bounded by its norm."""
+    return {**given, "batch_size": given["num_examples"], "gradient_noise": given["lipschitz"]}
+
+
+def _parameters(given: Given, accuracy: float) -> dict[str, Any]:
+    found = CLOSED_LOOP.at(_whole(given), constants="one")
+    return {
+        "gradients": given["num_examples"] * math.ceil(found["T"]),
+        "batch": float(given["num_examples"]),
+        "noise": found["Delta"],
+        "steps": found["T"],
+        "step_size": found["eta"],
+        "delta_reached": found["delta_reached"],
+    }
+
+
+METHODS = (
+    Method(
+        "noisy SGD",
+        Measure.SECOND_ORDER_EMPIRICAL,
+        (accuracy, simple, privacy, noise),
+        order(accuracy).renamed(gradient_noise="lipschitz"),
+        stated(accuracy),
+        parameters=_parameters,
+        proved=lambda given: CLOSED_LOOP.at(_whole(given), c=1.0, c_eta=1.0, constants="corrected")["alpha"],
+        experiment="noisy_sgd.slopes",
+        note="The noise sigma of a gradient is taken as G; with constants, c and c_eta of the proof are put to 1.",
+    ),
+)

@@ -132,6 +132,7 @@ class Calculator:
       outputs: the numbers that the function returns, by name, with the meaning of each.
       constants: names of sets of constants, the default first; empty if every constant is explicit and right.
       missing: the sets that cannot exist, each with the reason; a call with one raises an error that gives the reason.
+      unused: the parameters that a set does not use, by set; a call may leave them out.
 
     Raises:
       TypeError: an argument is missing, unknown or not a number, or arrays do not broadcast.
@@ -164,6 +165,7 @@ class Calculator:
     outputs: Mapping[str, Output]
     constants: tuple[str, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
+    unused: Mapping[str, tuple[PaperSymbol, ...]] = field(default_factory=dict)
 
     @property
     def parameters(self) -> dict[str, PaperSymbol]:
@@ -187,6 +189,7 @@ class Calculator:
         numbers, options = dict(arguments), {}
         if self.constants:
             options["constants"] = self.choose(numbers.pop("constants", self.constants[0]))
+            numbers = {symbol.name: 1.0 for symbol in self.unused.get(options["constants"], ())} | numbers
         names = [symbol.name for symbol in self.symbols]
         if numbers.keys() != set(names):
             missing = [name for name in names if name not in numbers]

@@ -57,7 +57,7 @@ class Method:
     source: str = ""
     parameters: Callable[[Given, float], Mapping[str, Any]] | None = None
     proved: Callable[[Given], float] | None = None
-    relation: str = "one example is replaced"
+    relation: str = "replace-one"
     experiment: str = ""
     by_clients: bool = False
     floor: bool = False
@@ -138,8 +138,8 @@ def named(claims: Iterable[Claim], *places: str) -> tuple[Claim, ...]:
     return tuple(known[place] for place in places)
 
 
-def stated(claim: Claim) -> Order:
-    """Return the order that a claim states, as printed.
+def stated(claim: Claim, *logs: str) -> Order:
+    """Return the order that a claim states, as printed; `logs` are letters of logarithms, as for `Order.of`.
 
     Raises:
       ValueError: its statement is no rate of an accuracy or a sample size in common names.
@@ -148,7 +148,9 @@ def stated(claim: Claim) -> Order:
     >>> str(stated(claim("adaptive_batch.thmA.2.gradient")))
     'dim^(1/2) lipschitz num_examples^(-1/2)'
     """
-    return _order(claim)
+    if not isinstance(claim.statement, Rate):
+        raise ValueError(f"Expected {claim.id} to state a rate, got {type(claim.statement).__name__}.")
+    return Order.of(claim.statement, *logs)
 
 
 def order(claim: Claim) -> Order:
@@ -161,13 +163,7 @@ def order(claim: Claim) -> Order:
     >>> len(order(claim("drift_escape.thm2.constants")).monomials)
     3
     """
-    return _order(claim.correction() or claim)
-
-
-def _order(claim: Claim) -> Order:
-    if not isinstance(claim.statement, Rate):
-        raise ValueError(f"Expected {claim.id} to state a rate, got {type(claim.statement).__name__}.")
-    return Order.of(claim.statement)
+    return stated(claim.correction() or claim)
 
 
 def printed_delta(calculator: Calculator, given: Given, **own: Any) -> dict[str, float]:

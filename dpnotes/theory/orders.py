@@ -65,13 +65,14 @@ class Order:
                 raise UnitsDiffer(f"Expected {text(monomial)} in units of a gradient, {GRADIENT}, got {unit}.")
 
     @classmethod
-    def of(cls, source: Rate | sympy.Expr) -> "Order":
+    def of(cls, source: Rate | sympy.Expr, *logs: str) -> "Order":
         """The order of a rate: of an accuracy, or of the sample size that an accuracy needs, which is inverted.
 
         Constants that the source sets to 1 are put back where the units determine their powers.
 
         Args:
           source: the statement of a claim, or a sum of monomials in a paper's letters.
+          *logs: letters of logarithms, beside those that the statement names.
 
         Raises:
           ValueError: the rate has a letter without a common name that is no logarithm.
@@ -94,7 +95,7 @@ class Order:
                     powers[symbol.common] = Fraction(power)
                 elif size and isinstance(symbol, PaperSymbol) and symbol.unit == GRADIENT:
                     wanted = Fraction(power)
-                elif rate is None or symbol not in rate.logs:
+                elif symbol.name not in logs and (rate is None or symbol not in rate.logs):
                     raise ValueError(f"Expected common names in {value}, got {symbol}.")
             if size:  # n = rest * accuracy^wanted, so that accuracy = (rest/n)^(-1/wanted)
                 powers = {n: -p / wanted for n, p in {**powers, "num_examples": Fraction(-1)}.items()}

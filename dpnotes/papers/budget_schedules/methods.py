@@ -29,6 +29,7 @@ def _method(name: str, kind: str, *claims: Any) -> Method:
         claims,
         parameters=parameters,
         proved=lambda given: RISK.at(given)[kind],
+        relation="zero-out-one",
         experiment="budget_schedules.quadratic",
         note="Under the condition of Polyak and Lojasiewicz; the noise is that of the last step.",
     )

@@ -31,7 +31,7 @@ METHODS = (
         order(shared),
         stated(shared),
         parameters=_parameters,
-        relation="one example of one client is replaced",
+        relation="replace-one, of one client",
         experiment="drift_escape.sensing",
         by_clients=True,
     ),

@@ -84,7 +84,7 @@ omega_s = symbol(
     "omega_s", "failure probability of Algorithm 4", domain=UNIT_INTERVAL, latex="\\omega'", usual=(1e-4, 0.5)
 )
 # With G, M, rho and U set to 1, the error has no unit.
-a = symbol("a", "alpha, where G = M = rho = U = 1", latex="\\alpha")
+a = symbol("alpha", "alpha, where G = M = rho = U = 1")
 p = symbol("p", "sqrt(d)/(n epsilon)", domain=UNIT_INTERVAL, usual=(1e-9, 1))
 data = symbol("D", "sqrt(m) n epsilon", latex="(\\sqrt{m}n\\epsilon)")
 

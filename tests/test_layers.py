@@ -29,9 +29,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "train": {"privacy", "problems", "oracles", "methods", "core", *LEAVES},
     "experiments": {"core", "problems", "privacy", "measure", *LEAVES},
     "papers": EVERYTHING_BELOW_PAPERS,
-    "notebook": {"experiments", "measure", "theory", *LEAVES},
+    "atlas": {"papers", "experiments", "theory", "privacy", *LEAVES},
+    "notebook": {"experiments", "measure", "theory", "atlas", *LEAVES},
     # The command line finds the papers by name and imports none of them in its source.
-    "cli": {"papers", "notebook", *EVERYTHING_BELOW_PAPERS},
+    "cli": {"papers", "notebook", "atlas", *EVERYTHING_BELOW_PAPERS},
     "__main__": {"cli"},
 }
 HEAVY = {"torch", "sympy", "scipy", "dp_accounting", "matplotlib", "pandas", "sklearn", "pooch"}

@@ -13,7 +13,7 @@ import typer
 import dpnotes
 from dpnotes import papers
 from dpnotes.cli import catalogue
-from dpnotes.cli.console import Json, columns, command, counted, print_json
+from dpnotes.cli.console import Json, columns, command, counted, parsed, print_json
 from dpnotes.util import files
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def calc(
     if not numbers:
         _list_calculator(calculator, as_json)
         return
-    arguments = _parsed(numbers, calculator.constants)
+    arguments = parsed(numbers, texts=("constants",) if calculator.constants else ())
     try:
         results = calculator(**arguments)
     except TypeError as error:
@@ -262,25 +262,6 @@ def _described(symbol: "PaperSymbol") -> str:
     integer = ", an integer" if symbol.domain.integer else ""
     common = f" ({symbol.common})" if symbol.common and symbol.common != symbol.name else ""
     return f"{symbol.meaning}{unit}{common}; {symbol.domain.describe(symbol.name)}{integer}"
-
-
-def _parsed(numbers: Sequence[str], constants: Sequence[str]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for text in numbers:
-        name, _, value = text.partition("=")
-        try:
-            if constants and name == "constants":
-                number = value
-            else:
-                number = int(value) if value.strip("+-").isdecimal() else float(value)
-        except ValueError:
-            number = None
-        if number is None or not name.isidentifier():
-            raise ValueError(f"Expected {text!r} to be a name and a number, such as kappa=100 or delta=1e-8.")
-        if name in values:
-            raise ValueError(f"Expected {name} once, got it twice.")
-        values[name] = number
-    return values
 
 
 @command("cite")

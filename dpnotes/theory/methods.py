@@ -41,6 +41,8 @@ class Method:
       source: the publication that it is quoted from, if its proof is not one of the five papers'.
       parameters: a function from numbers by common name, and the accuracy, to what it runs with (`PARAMETERS`).
       proved: a function from numbers by common name to the accuracy that a proof gives, with all constants.
+      assumed: what `proved` takes for constants that nobody gives.
+      domain: a function that raises `ValueError` for numbers by common name outside the assumptions of the promise.
       relation: the relation of neighbouring data sets, in words.
       experiment: the nearest stored experiment.
       by_clients: whether its promise covers several clients.
@@ -57,6 +59,8 @@ class Method:
     source: str = ""
     parameters: Callable[[Given, float], Mapping[str, Any]] | None = None
     proved: Callable[[Given], float] | None = None
+    assumed: str = ""
+    domain: Callable[[Given], None] | None = None
     relation: str = "replace-one"
     experiment: str = ""
     by_clients: bool = False

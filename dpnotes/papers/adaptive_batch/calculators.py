@@ -3,9 +3,9 @@
 `constants="paper"` is the printed result, with 1 for every hidden constant. Its noise is not private (see the errata);
 `delta_reached` is the delta that it does give. `"one"` is the best balance of the same terms, with the first query of
 O1 and the units corrected, reached by kappa = max(G, alpha sqrt(d)/epsilon): the largest of its monomials, with
-constants and logarithms 1. Its noise comes from the accountant, for data sets that differ in one example, and for an algorithm that begins a new tree at each
-call of O1 (with a single tree it would be too small, see alg2.reset). `"corrected"` exists for the tree alone, because
-no proof gives the constants of the theorem.
+constants and logarithms 1. Its noise comes from the accountant, for data sets that differ in one example, and for an
+algorithm that begins a new tree at each call of O1 (with a single tree it would be too small, see alg2.reset).
+`"corrected"` exists for the tree alone, because no proof gives the constants of the theorem.
 """
 
 from functools import reduce

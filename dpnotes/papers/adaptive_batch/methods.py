@@ -58,9 +58,7 @@ METHODS = (
         EMPIRICAL | stated(deviation),  # the last formula of A.2 misprints the deviation of its own Theorem A.2
         source="Ganesh et al. (2023)",
     ),
-    Method(
-        "DP-ERM for saddles", _DATA, (combined,), EMPIRICAL, EMPIRICAL, source="Ganesh et al. (2023)"
-    ),
+    Method("DP-ERM for saddles", _DATA, (combined,), EMPIRICAL, EMPIRICAL, source="Ganesh et al. (2023)"),
     Method(
         "DP-SPIDER",
         Measure.FIRST_ORDER,

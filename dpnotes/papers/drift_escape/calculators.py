@@ -2,9 +2,9 @@
 
 Sets of constants: `paper`, as printed, with 1 for the constants that an O hides; `corrected`, the constants and
 logarithms that the proofs give, with the paper's unspecified C and s as arguments; `one`, the largest monomial, all
-constants and logarithms 1. The error of Theorems 2, 3 and 4 has no corrected constants, because their O hides C, s and the
-logarithm mu. `algorithms.theorem_2` gives parameters under all three sets, with noise that is private under the last
-two.
+constants and logarithms 1, with the accountant's noise. The error of Theorems 2, 3 and 4 has no corrected constants,
+because their O hides C, s and the logarithm mu. `algorithms.theorem_2` gives parameters under all three sets, with
+noise that is private under the last two.
 
 Two circular systems are solved to `TOLERANCE`: the equation (5) for mu, whose entries contain mu, by iteration, and the
 error of Theorems 2 and 3, on which the oracle's noise depends, by bisection (under `one` it is a closed form).

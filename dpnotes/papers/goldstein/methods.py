@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dpnotes.papers.goldstein import calculators as c
+from dpnotes.papers.goldstein import proved as proofs
 from dpnotes.papers.goldstein.claims import CLAIMS
 from dpnotes.theory.calculators import Calculator, Measure
 from dpnotes.theory.methods import Given, Method, named, order, printed_delta, stated
@@ -57,6 +58,14 @@ def _proved(calculator: Calculator) -> Callable[[Given], float]:
     return lambda given: calculator.at(given, constants="corrected")["beta"]
 
 
+def _domain(given: Given) -> None:
+    proofs.domain(given["radius"], given["lipschitz"], given["initial_gap"], given["lipschitz"])
+
+
+def _far(given: Given) -> None:
+    proofs.far(given["dim"], given["radius"], given["distance"])
+
+
 _ONE = _runs(c.SINGLE_PASS_PARAMETERS, "B1", "sigma")
 _MANY = _runs(c.MULTI_PASS_PARAMETERS, "n", "sigma2")
 METHODS = (
@@ -70,6 +79,7 @@ METHODS = (
         proved=_proved(c.SINGLE_PASS_ACCURACY),
         experiment="goldstein.complexity",
         note="By function values; with gradients (Theorem 6.1) the same examples and one direction.",
+        domain=_domain,
     ),
     Method(
         "many passes and uniform deviation (Remark 4.2)",
@@ -79,6 +89,7 @@ METHODS = (
         stated(population),
         parameters=_MANY,
         experiment="goldstein.generalisation",
+        domain=_domain,
     ),
     Method(
         "one plain pass (ours)",
@@ -89,6 +100,7 @@ METHODS = (
         proved=_proved(c.PLAIN_SINGLE_PASS_ACCURACY),
         experiment="goldstein.complexity",
         note="Without variance reduction.",
+        domain=_domain,
     ),
     Method(
         "many plain passes and uniform deviation (ours)",
@@ -98,6 +110,7 @@ METHODS = (
         parameters=_plain("multi"),
         experiment="goldstein.complexity",
         note="Without variance reduction.",
+        domain=_domain,
     ),
     Method(
         "one pass, prior work",
@@ -106,6 +119,7 @@ METHODS = (
         order(prior),
         stated(prior),
         source="Zhang et al. (2024)",
+        domain=_domain,
     ),
     Method(
         "many passes (Theorem 4.1)",
@@ -116,6 +130,7 @@ METHODS = (
         parameters=_MANY,
         proved=_proved(c.MULTI_PASS_ACCURACY),
         experiment="goldstein.mnist",
+        domain=_domain,
     ),
     Method(
         "many plain passes (ours)",
@@ -126,6 +141,7 @@ METHODS = (
         proved=_proved(c.PLAIN_MULTI_PASS_ACCURACY),
         experiment="goldstein.mnist",
         note="Without variance reduction.",
+        domain=_domain,
     ),
     Method(
         "Lasry-Lions smoothing and a warm start (Theorem B.5)",
@@ -134,5 +150,6 @@ METHODS = (
         order(lasry),
         premises=(start,),
         note="Inefficient: the start is drawn by the exponential mechanism. As printed its units differ.",
+        domain=_far,
     ),
 )

@@ -37,7 +37,8 @@ METHODS = (
         stated(accuracy),
         parameters=_parameters,
         proved=lambda given: CLOSED_LOOP.at(_whole(given), c=1.0, c_eta=1.0, constants="corrected")["alpha"],
+        assumed="c = c_eta = 1",
         experiment="noisy_sgd.slopes",
-        note="The noise sigma of a gradient is taken as G; with constants, c and c_eta of the proof are put to 1.",
+        note="The noise sigma of a gradient is taken as G.",
     ),
 )

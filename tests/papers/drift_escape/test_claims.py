@@ -426,7 +426,9 @@ def test_selection():
     assert found["d_hessian"] == pytest.approx(scale ** (6 / 13)) and found["d_gradient"] == pytest.approx(scale**2)
     root = 0.1 + 1 / 2000 + 50 / (scale * 0.01**1.25)
     assert found["alpha_out"] == pytest.approx(max(root**2, 0.01 + 1 / 2000 + math.sqrt(50) / (scale * 0.01**1.25)))
-    larger = calculators.SELECTION(alpha=0.01, m=4, n=10**6, d=np.array([50, 500, 1000, 5000]), epsilon=0.5, omega_s=0.1)
+    larger = calculators.SELECTION(
+        alpha=0.01, m=4, n=10**6, d=np.array([50, 500, 1000, 5000]), epsilon=0.5, omega_s=0.1
+    )
     assert np.all(np.diff(larger["loss"][:3]) > 0)
     assert "alpha_out=2.8" in larger.reasons[3] and "vacuous" in larger.reasons[3]
     printed = calculators.SELECTION(alpha=0.01, m=4, n=10**6, d=50, epsilon=0.5, omega_s=0.1, constants="paper")

@@ -187,6 +187,8 @@ def _needed(rows: list[dict[str, Any]], question: Question, details: bool) -> No
             row["needed"] = method.order.least(for_orders(question.given), wanted)
         elif details:
             row["needed"] = _least(method, question.given, wanted)
+        if row["needed"] < 1:
+            row["reason"] = "; ".join(filter(None, [row["reason"], "needed below one"]))
 
 
 def _least(method: Method, given: Mapping[str, float], wanted: float) -> float:

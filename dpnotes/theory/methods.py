@@ -170,6 +170,20 @@ def order(claim: Claim) -> Order:
     return stated(claim.correction() or claim)
 
 
+def run(found: Mapping[str, Any], **letters: str) -> dict[str, Any]:
+    """Return the results of a calculator under the names of `PARAMETERS`, with `delta_reached`.
+
+    Args:
+      found: the results.
+      **letters: for each name the calculator's letter.
+
+    >>> run({"T": 3.0, "delta_reached": 0.1}, steps="T")
+    {'delta_reached': 0.1, 'steps': 3.0}
+    """
+    letters = {"delta_reached": "delta_reached", **letters}
+    return {name: found[letter] for name, letter in letters.items()}
+
+
 def printed_delta(calculator: Calculator, given: Given, **own: Any) -> dict[str, float]:
     """Return the delta that the printed noise reaches, by its name in `PARAMETERS`; nothing where it is refused.
 

@@ -5,7 +5,7 @@ from typing import Any
 from dpnotes.papers.adaptive_batch.calculators import LOWER_BOUND, THEOREM
 from dpnotes.papers.adaptive_batch.claims import CLAIMS
 from dpnotes.theory.calculators import Measure
-from dpnotes.theory.methods import Given, Method, named, order, printed_delta, stated
+from dpnotes.theory.methods import Given, Method, named, order, printed_delta, run, stated
 
 _POPULATION, _DATA = Measure.SECOND_ORDER, Measure.SECOND_ORDER_EMPIRICAL
 best, theorem, sigma, decrease, fixed, first_order, lower, combined, deviation, hessian = named(
@@ -18,62 +18,35 @@ EMPIRICAL = order(combined).where("epsilon")  # the quoted rate for the data, wi
 
 def _parameters(given: Given, accuracy: float) -> dict[str, Any]:
     found = THEOREM.at(given, constants="one")
-    return {
-        "gradients": 2 * given["num_examples"],  # O2 asks for two at each example
-        "batch": found["batch"],
-        "noise": found["sigma"],
-        "steps": found["steps"],
-        "step_size": found["step_size"],
-        "delta_reached": found["delta_reached"],
-        **printed_delta(THEOREM, given),
-    }
+    letters = {"batch": "batch", "noise": "sigma", "steps": "steps", "step_size": "step_size"}
+    # O2 asks for two gradients at each example.
+    return {"gradients": 2 * given["num_examples"], **run(found, **letters), **printed_delta(THEOREM, given)}
 
 
 METHODS = (
     Method(
-        "SPIDER with a tree and adaptive batches",
-        _POPULATION,
-        (best, theorem, sigma),
-        order(best),
-        stated(theorem),
-        premises=(decrease,),
-        parameters=_parameters,
-        experiment="adaptive_batch.slopes",
+        "SPIDER with a tree and adaptive batches", _POPULATION, (best, theorem, sigma), order(best), stated(theorem),
+        premises=(decrease,), parameters=_parameters, experiment="adaptive_batch.slopes",
         note="Each call of O1 begins a new tree.",
     ),
     Method(
-        "SPIDER with Gaussian noise and fixed batches",
-        _POPULATION,
-        (fixed, *_GANESH),
-        order(fixed),
-        stated(_GANESH[0]) | stated(_GANESH[1]),
-        source="Ganesh et al. (2023)",
-        experiment="adaptive_batch.slopes",
+        "SPIDER with Gaussian noise and fixed batches", _POPULATION, (fixed, *_GANESH), order(fixed),
+        stated(_GANESH[0]) | stated(_GANESH[1]), source="Ganesh et al. (2023)", experiment="adaptive_batch.slopes",
+    ),
+    # The last formula of A.2 misprints the deviation of its own Theorem A.2, whose print counts here.
+    Method(
+        "DP-ERM for saddles, and uniform deviation", _POPULATION, (combined, deviation), order(combined),
+        EMPIRICAL | stated(deviation), source="Ganesh et al. (2023)",
     ),
     Method(
-        "DP-ERM for saddles, and uniform deviation",
-        _POPULATION,
-        (combined, deviation),
-        order(combined),
-        EMPIRICAL | stated(deviation),  # the last formula of A.2 misprints the deviation of its own Theorem A.2
-        source="Ganesh et al. (2023)",
-    ),
-    Method("DP-ERM for saddles", _DATA, (combined,), EMPIRICAL, EMPIRICAL, source="Ganesh et al. (2023)"),
-    Method(
-        "DP-SPIDER",
-        Measure.FIRST_ORDER,
-        (first_order,),
-        order(first_order),
-        stated(first_order),
-        source="Arora et al. (2023)",
-        note="Saddles are not left.",
+        "DP-ERM for saddles", _DATA, (combined,), EMPIRICAL, EMPIRICAL, source="Ganesh et al. (2023)",
     ),
     Method(
-        "No algorithm does better, even without privacy",
-        _POPULATION,
-        (lower,),
-        source="Arjevani et al. (2023)",
-        proved=lambda given: LOWER_BOUND.at(given)["alpha"],
-        floor=True,
+        "DP-SPIDER", Measure.FIRST_ORDER, (first_order,), order(first_order), stated(first_order),
+        source="Arora et al. (2023)", note="Saddles are not left.",
     ),
-)
+    Method(
+        "No algorithm does better, even without privacy", _POPULATION, (lower,), source="Arjevani et al. (2023)",
+        proved=lambda given: LOWER_BOUND.at(given)["alpha"], floor=True,
+    ),
+)  # fmt: skip

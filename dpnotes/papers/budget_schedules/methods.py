@@ -5,7 +5,7 @@ from typing import Any
 from dpnotes.papers.budget_schedules.calculators import RISK
 from dpnotes.papers.budget_schedules.claims import CLAIMS
 from dpnotes.theory.calculators import Measure
-from dpnotes.theory.methods import Given, Method, named
+from dpnotes.theory.methods import Given, Method, named, run
 
 uniform, dynamic, schedule = named(CLAIMS, "thm4.3.minimum", "thm4.5.minimiser", "thm4.5.schedule")
 
@@ -13,15 +13,9 @@ uniform, dynamic, schedule = named(CLAIMS, "thm4.3.minimum", "thm4.5.minimiser",
 def _method(name: str, kind: str, *claims: Any) -> Method:
     def parameters(given: Given, accuracy: float) -> dict[str, Any]:
         found = RISK.at(given)
-        steps = found[f"{kind}_steps"]
-        return {
-            "gradients": given["num_examples"] * steps,
-            "batch": float(given["num_examples"]),
-            "noise": found[f"{kind}_noise"],
-            "steps": steps,
-            "step_size": 1 / given["smoothness"],
-            "delta_reached": given["delta"],
-        }
+        n, steps = float(given["num_examples"]), found[f"{kind}_steps"]
+        known = run({**found, "delta_reached": given["delta"]}, noise=f"{kind}_noise", steps=f"{kind}_steps")
+        return {"gradients": n * steps, "batch": n, "step_size": 1 / given["smoothness"], **known}
 
     return Method(
         name,

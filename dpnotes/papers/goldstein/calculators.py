@@ -93,12 +93,15 @@ def _sizes(*given: Any, constants: str) -> dict[str, Any]:
     return {**found, "lasry_lions": _smoothing_size(d, alpha, beta, epsilon, L, R, constants)}
 
 
-def _one_size(name: str, explicit: Callable[..., Any] | None = None) -> Callable[..., dict[str, Any]]:
+def _one_size(
+    name: str, explicit: Callable[..., Any] | None = None, plain: Callable[..., Any] | None = None
+) -> Callable[..., dict[str, Any]]:
     def size(
         d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str
     ) -> dict[str, Any]:
         if constants == "corrected" and explicit is not None:
-            return {"n": explicit(d, alpha, beta, epsilon, delta, Phi, L)}
+            problem = d, alpha, beta, epsilon, delta, Phi, L
+            return {"n": explicit(*problem)} | ({"n_plain": plain(*problem)} if plain else {})
         d, alpha, beta, epsilon, delta, Phi, L = proved.floats(d, alpha, beta, epsilon, delta, Phi, L)
         proved.domain(alpha, beta, Phi, L)
         return {"n": _size(name, d, alpha, beta, epsilon, Phi, L, constants)}
@@ -128,9 +131,13 @@ def _one_accuracy(name: str, explicit: Callable[..., Any] | None = None) -> Call
             beta = reduce(np.maximum, [(term / n) ** (1 / power) for term, power in terms])
             require(beta <= L * (1 + 1e-12), _VACUOUS, Vacuous, n=n)
             return {"beta": np.minimum(beta, L)[()]}
-        if constants == "corrected" and explicit is not None:
-            return {"beta": _inverse(lambda beta: explicit(d, alpha, beta, epsilon, delta, Phi, L), n, L)}
-        return {"beta": _inverse(lambda beta: sum(term * beta**-power for term, power in terms), n, L)}
+
+        def size(beta: Any) -> Any:
+            if explicit is None or constants == "paper":
+                return sum(term * beta**-power for term, power in terms)
+            return explicit(d, alpha, beta, epsilon, delta, Phi, L)
+
+        return {"beta": _inverse(size, n, L)}
 
     return accuracy
 
@@ -391,9 +398,15 @@ SIZES = Calculator(
     _ORDERS,
     _SOME_HIDDEN,
 )
-SINGLE_PASS = Calculator(_one_size("single_pass", _proved_size(proved.single_pass)), _PROBLEM, _SIZE, _SETS)
+_PLAIN_SIZE = _explicit_size("n_single_pass")
+SINGLE_PASS = Calculator(
+    _one_size("single_pass", _proved_size(proved.single_pass), _PLAIN_SIZE),
+    _PROBLEM,
+    {**_SIZE, **sample_sizes(n_plain="what one plain pass needs, goldstein.own.plain_single (corrected)")},
+    _SETS,
+)
 MULTI_PASS = Calculator(_one_size("multi_pass_empirical", _proved_size(proved.multi_pass)), _PROBLEM, _SIZE, _SETS)
-PLAIN_SINGLE_PASS = Calculator(_one_size("plain_single_pass", _explicit_size("n_single_pass")), _PROBLEM, _SIZE, _SETS)
+PLAIN_SINGLE_PASS = Calculator(_one_size("plain_single_pass", _PLAIN_SIZE), _PROBLEM, _SIZE, _SETS)
 PLAIN_MULTI_PASS = Calculator(
     _one_size("plain_multi_pass_empirical", _explicit_size("n_multi_pass")), _PROBLEM, _SIZE, _SETS
 )
@@ -418,7 +431,7 @@ PRIOR_ACCURACY, MULTI_PASS_POPULATION_ACCURACY, PLAIN_MULTI_PASS_POPULATION_ACCU
 )
 SINGLE_PASS_ACCURACY = _accuracy_calculator("single_pass", _proved_size(proved.single_pass))
 MULTI_PASS_ACCURACY = _accuracy_calculator("multi_pass_empirical", _proved_size(proved.multi_pass))
-PLAIN_SINGLE_PASS_ACCURACY = _accuracy_calculator("plain_single_pass", _explicit_size("n_single_pass"))
+PLAIN_SINGLE_PASS_ACCURACY = _accuracy_calculator("plain_single_pass", _PLAIN_SIZE)
 PLAIN_MULTI_PASS_ACCURACY = _accuracy_calculator("plain_multi_pass_empirical", _explicit_size("n_multi_pass"))
 PLAIN_PARAMETERS = Calculator(
     _plain_parameters,

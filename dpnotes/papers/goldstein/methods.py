@@ -7,7 +7,7 @@ from dpnotes.papers.goldstein import calculators as c
 from dpnotes.papers.goldstein import proved as proofs
 from dpnotes.papers.goldstein.claims import CLAIMS
 from dpnotes.theory.calculators import Calculator, Measure
-from dpnotes.theory.methods import Given, Method, named, order, printed_delta, stated
+from dpnotes.theory.methods import Given, Method, named, order, printed_delta, run, stated
 
 _POPULATION, _DATA = Measure.GOLDSTEIN, Measure.GOLDSTEIN_EMPIRICAL
 single, directions, multi, for_privacy, deviation, population, prior, plain_single, plain_multi, lasry, start = named(
@@ -23,15 +23,9 @@ def _runs(calculator: Calculator, batch: str, noise: str) -> Callable[[Given, fl
     def parameters(given: Given, accuracy: float) -> dict[str, Any]:
         found = calculator.at(given, beta=accuracy, constants="one")
         fresh = found[batch] / found["Sigma"] + 2 * found.get("B2", found["n"])  # points, a step
-        return {
-            "function_values": 2 * found["m"] * found["T"] * fresh,
-            "batch": found[batch],
-            "noise": found[noise],
-            "steps": found["T"],
-            "step_size": found["eta"],
-            "delta_reached": found["delta_reached"],
-            **printed_delta(calculator, given, beta=accuracy),
-        }
+        calls = 2 * found["m"] * found["T"] * fresh
+        known = run(found, batch=batch, noise=noise, steps="T", step_size="eta")
+        return {"function_values": calls, **known, **printed_delta(calculator, given, beta=accuracy)}
 
     return parameters
 
@@ -42,14 +36,8 @@ def _plain(passes: str) -> Callable[[Given, float], dict[str, Any]]:
     def parameters(given: Given, accuracy: float) -> dict[str, Any]:
         found = c.PLAIN_PARAMETERS.at(given, beta=accuracy, constants="one")
         batch = found["B"] if passes == "single" else float(given["num_examples"])
-        return {
-            "gradients": found["T"] * batch,
-            "batch": batch,
-            "noise": found[f"sigma_{passes}"],
-            "steps": found["T"],
-            "step_size": found["eta"],
-            "delta_reached": given["delta"],
-        }
+        known = run({**found, "delta_reached": given["delta"]}, noise=f"sigma_{passes}", steps="T", step_size="eta")
+        return {"gradients": found["T"] * batch, "batch": batch, **known}
 
     return parameters
 
@@ -70,86 +58,40 @@ _ONE = _runs(c.SINGLE_PASS_PARAMETERS, "B1", "sigma")
 _MANY = _runs(c.MULTI_PASS_PARAMETERS, "n", "sigma2")
 METHODS = (
     Method(
-        "one pass with a tree (Theorem 3.1)",
-        _POPULATION,
-        (single, directions),
-        order(single),
-        stated(single),
-        parameters=_ONE,
-        proved=_proved(c.SINGLE_PASS_ACCURACY),
-        experiment="goldstein.complexity",
-        note="By function values; with gradients (Theorem 6.1) the same examples and one direction.",
+        "one pass with a tree (Theorem 3.1)", _POPULATION, (single, directions), order(single), stated(single),
+        parameters=_ONE, proved=_proved(c.SINGLE_PASS_ACCURACY), experiment="goldstein.complexity",
+        note="By function values; with gradients (Theorem 6.1) the same examples and one direction.", domain=_domain,
+    ),
+    Method(
+        "many passes and uniform deviation (Remark 4.2)", _POPULATION, (population, multi, for_privacy, deviation),
+        order(population) | GENERALISES, stated(population), parameters=_MANY, experiment="goldstein.generalisation",
         domain=_domain,
     ),
     Method(
-        "many passes and uniform deviation (Remark 4.2)",
-        _POPULATION,
-        (population, multi, for_privacy, deviation),
-        order(population) | GENERALISES,
-        stated(population),
-        parameters=_MANY,
-        experiment="goldstein.generalisation",
+        "one plain pass (ours)", _POPULATION, (plain_single,), order(plain_single), parameters=_plain("single"),
+        proved=_proved(c.PLAIN_SINGLE_PASS_ACCURACY), experiment="goldstein.complexity",
+        note="Without variance reduction.", domain=_domain,
+    ),
+    Method(
+        "many plain passes and uniform deviation (ours)", _POPULATION, (plain_multi, deviation),
+        order(plain_multi) | GENERALISES, parameters=_plain("multi"), experiment="goldstein.complexity",
+        note="Without variance reduction.", domain=_domain,
+    ),
+    Method(
+        "one pass, prior work", _POPULATION, (prior,), order(prior), stated(prior), source="Zhang et al. (2024)",
         domain=_domain,
     ),
     Method(
-        "one plain pass (ours)",
-        _POPULATION,
-        (plain_single,),
-        order(plain_single),
-        parameters=_plain("single"),
-        proved=_proved(c.PLAIN_SINGLE_PASS_ACCURACY),
-        experiment="goldstein.complexity",
-        note="Without variance reduction.",
+        "many passes (Theorem 4.1)", _DATA, (multi, for_privacy), order(multi), stated(multi), parameters=_MANY,
+        proved=_proved(c.MULTI_PASS_ACCURACY), experiment="goldstein.mnist", domain=_domain,
+    ),
+    Method(
+        "many plain passes (ours)", _DATA, (plain_multi,), order(plain_multi), parameters=_plain("multi"),
+        proved=_proved(c.PLAIN_MULTI_PASS_ACCURACY), experiment="goldstein.mnist", note="Without variance reduction.",
         domain=_domain,
     ),
     Method(
-        "many plain passes and uniform deviation (ours)",
-        _POPULATION,
-        (plain_multi, deviation),
-        order(plain_multi) | GENERALISES,
-        parameters=_plain("multi"),
-        experiment="goldstein.complexity",
-        note="Without variance reduction.",
-        domain=_domain,
+        "Lasry-Lions smoothing and a warm start (Theorem B.5)", _DATA, (lasry,), order(lasry), premises=(start,),
+        note="Inefficient: the start is drawn by the exponential mechanism. As printed its units differ.", domain=_far,
     ),
-    Method(
-        "one pass, prior work",
-        _POPULATION,
-        (prior,),
-        order(prior),
-        stated(prior),
-        source="Zhang et al. (2024)",
-        domain=_domain,
-    ),
-    Method(
-        "many passes (Theorem 4.1)",
-        _DATA,
-        (multi, for_privacy),
-        order(multi),
-        stated(multi),
-        parameters=_MANY,
-        proved=_proved(c.MULTI_PASS_ACCURACY),
-        experiment="goldstein.mnist",
-        domain=_domain,
-    ),
-    Method(
-        "many plain passes (ours)",
-        _DATA,
-        (plain_multi,),
-        order(plain_multi),
-        parameters=_plain("multi"),
-        proved=_proved(c.PLAIN_MULTI_PASS_ACCURACY),
-        experiment="goldstein.mnist",
-        note="Without variance reduction.",
-        domain=_domain,
-    ),
-    Method(
-        "Lasry-Lions smoothing and a warm start (Theorem B.5)",
-        _DATA,
-        (lasry,),
-        order(lasry),
-        premises=(start,),
-        note="Inefficient: the start is drawn by the exponential mechanism. As printed its units differ.",
-        domain=_far,
-    ),
-)
+)  # fmt: skip

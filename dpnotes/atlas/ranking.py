@@ -79,8 +79,8 @@ def choose(
 
     >>> table = choose(60_000, 800_000, 2.0, 1e-5, goal="sosp", details=False)
     >>> row = table.iloc[0]
-    >>> row["method"], row["standing"], round(row["order"], 6)
-    ('SPIDER with a tree and adaptive batches', 'conditional', 0.086334)
+    >>> row["method"], row["standing"], f"{row['order']:.6f}"
+    ('SPIDER with a tree and adaptive batches', 'conditional', '0.086334')
     """
     return ranked(ask(goal, alpha, n=n, d=d, epsilon=epsilon, delta=delta, **constants), details=details)
 

@@ -197,12 +197,8 @@ def masked(method: Method, given: Mapping[str, float], normalised: tuple[str, ..
         return f"masked: no theorem for {given['clients']:g} clients"
     if others := [name for name in normalised if given[name] != 1]:
         return f"masked: its source sets {', '.join(others)} to 1, and the units do not tell more"
-    try:
-        if method.domain is not None:
-            method.domain(given)
-    except ValueError as error:
-        return f"refused: {error}"
-    return ""
+    failing = [f"refused: expected {condition.text}" for condition in method.domain if not condition.holds(given)]
+    return "; ".join(failing)
 
 
 def for_orders(given: Mapping[str, float]) -> dict[str, float]:

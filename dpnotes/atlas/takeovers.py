@@ -39,7 +39,7 @@ def orders_of(question: Question, measure: Measure, reading: str = "order") -> d
     found = {}
     for method in methods():
         order: Order | None = getattr(method, reading)
-        if promises(method, measure) and order is not None:
+        if promises(method, measure) and order is not None and not method.floor:
             if not masked(method, question.given, order.normalised):
                 found[method.name] = order
     return found
@@ -76,7 +76,12 @@ def takeovers(
             for found in meetings(orders[one], orders[two] if two else largest, given, along):
                 pair = frozenset((one, two) if two else (one,))
                 marks.setdefault(math.log(found.value), {})[pair] = found.formula
-    edges = [edge for edge in sorted(marks) if low <= edge <= high]
+    edges: list[float] = []
+    for edge in sorted(edge for edge in marks if low <= edge <= high):
+        if edges and edge - edges[-1] < _TIE:  # one place, found twice
+            marks[edges[-1]] |= marks[edge]
+        else:
+            edges.append(edge)
     result: list[Takeover] = []
     for left, right in zip(edges, edges[1:], strict=False):
         logs = {name: math.log(value) for name, value in given.items()} | {along: (left + right) / 2}

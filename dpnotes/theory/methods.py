@@ -1,8 +1,10 @@
 """Methods: what an algorithm promises, the claims that the promise rests on, and whether they stand."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dpnotes.theory.calculators import Calculator, Measure
@@ -28,6 +30,26 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True)
+class Condition:
+    """An assumption of a promise: a monomial in common names is at most 1.
+
+    Args:
+      text: the assumption in words, for a refusal.
+      powers: the powers of the monomial by common name.
+
+    >>> Condition("n at least d", {"dim": 1, "num_examples": -1}).holds({"dim": 3, "num_examples": 2})
+    False
+    """
+
+    text: str
+    powers: Mapping[str, Fraction | int]
+
+    def holds(self, given: Given) -> bool:
+        """Return whether the numbers satisfy it, up to rounding."""
+        return math.prod(float(given[name]) ** float(power) for name, power in self.powers.items()) <= 1 + 1e-12
+
+
+@dataclass(frozen=True)
 class Method:
     """An algorithm with its promise, as declared by the paper that states it.
 
@@ -42,7 +64,7 @@ class Method:
       parameters: a function from numbers by common name, and the accuracy, to what it runs with (`PARAMETERS`).
       proved: a function from numbers by common name to the accuracy that a proof gives, with all constants.
       assumed: what `proved` takes for constants that nobody gives.
-      domain: a function that raises `ValueError` for numbers by common name outside the assumptions of the promise.
+      domain: conditions outside of which nothing is promised.
       relation: the relation of neighbouring data sets, in words.
       experiment: the nearest stored experiment.
       by_clients: whether its promise covers several clients.
@@ -60,7 +82,7 @@ class Method:
     parameters: Callable[[Given, float], Mapping[str, Any]] | None = None
     proved: Callable[[Given], float] | None = None
     assumed: str = ""
-    domain: Callable[[Given], None] | None = None
+    domain: tuple[Condition, ...] = ()
     relation: str = "replace-one"
     experiment: str = ""
     by_clients: bool = False

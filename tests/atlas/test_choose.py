@@ -21,6 +21,7 @@ from dpnotes.atlas.ranking import COLUMNS, choose, outcome, ranked
 from dpnotes.atlas.report import sentences
 from dpnotes.atlas.takeovers import leaders, orders_of, takeovers
 from dpnotes.cli.main import app
+from dpnotes.papers.adaptive_batch.calculators import LOWER_BOUND
 from dpnotes.theory.cache import Verdicts
 from dpnotes.theory.calculators import Measure
 from dpnotes.theory.claims import Severity
@@ -122,7 +123,7 @@ def test_a_stronger_promise_is_in_the_list_of_the_weaker_and_never_crosses_objec
     assert weaker["note"].startswith("It promises more: second-order stationarity for the population.")
     population = table[table["measure"] == str(Measure.FIRST_ORDER)]["method"]
     assert "DP-SPIDER" in {*population} and NOISY not in {*population}
-    floors = table[table["method"].str.startswith("No algorithm")]
+    floors = table[table["method"].str.startswith("no algorithm")]
     assert [*floors["measure"]] == [str(Measure.SECOND_ORDER)], "a floor of saddles is none of gradients"
 
 
@@ -137,6 +138,17 @@ def test_limits():
     found = row(table, ADAPTIVE)
     assert found["order"] >= 1 and found["state"] == "informative" and found["reason"] == "its gradient part is empty"
     assert row(table, ADAPTIVE, Measure.FIRST_ORDER)["state"] == "vacuous"
+
+
+def test_a_floor_is_the_bound_that_is_quoted_and_is_no_promise():
+    high = {"n": 10**4, "d": 10**9, "epsilon": 100.0, "delta": 1e-5}
+    table = choose(**high, goal="sosp", details=False)
+    floor = table[table["state"] == "floor"].iloc[0]
+    assert floor["order"] == pytest.approx(LOWER_BOUND(n=10**4, d=10**9)["alpha"])
+    assert (table[table["state"] == "informative"]["order"] >= floor["order"] * (1 - 1e-9)).sum() > 0
+    assert row(choose(**EXAMPLE, goal="sosp", details=False), floor["method"])["state"] == "refused"
+    assert row(choose(**high, lipschitz=2.0, goal="sosp", details=False), floor["method"])["state"] == "masked"
+    assert all(floor["method"] not in one.best for one in takeovers(ask(**high), Measure.SECOND_ORDER))
 
 
 def test_examples_that_are_needed():
@@ -310,7 +322,7 @@ def test_clients_without_a_theorem_are_masked_and_not_vacuous():
     assert {*table[table["state"] != "masked"]["method"]} == {DRIFT}
     wide = choose(**EXAMPLE, radius=2.0, goal="goldstein", details=False)
     assert (wide["state"] == "refused").sum() == len(wide) - 1
-    assert row(wide, PLAIN)["reason"].startswith("Expected alpha=2 <= Phi/L: the theorems assume it")
+    assert row(wide, PLAIN)["reason"].startswith("expected radius <= gap/L: the theorems assume it")
 
 
 def test_a_missing_number_is_named():

@@ -1,13 +1,13 @@
 """The methods of Kornowski, Liu and Talwar, the prior work and our plain ones, for `dpnotes.atlas`."""
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 from dpnotes.papers.goldstein import calculators as c
-from dpnotes.papers.goldstein import proved as proofs
 from dpnotes.papers.goldstein.claims import CLAIMS
 from dpnotes.theory.calculators import Calculator, Measure
-from dpnotes.theory.methods import Given, Method, named, order, printed_delta, run, stated
+from dpnotes.theory.methods import Condition, Given, Method, named, order, printed_delta, run, stated
 
 _POPULATION, _DATA = Measure.GOLDSTEIN, Measure.GOLDSTEIN_EMPIRICAL
 single, directions, multi, for_privacy, deviation, population, prior, plain_single, plain_multi, lasry, start = named(
@@ -46,52 +46,50 @@ def _proved(calculator: Calculator) -> Callable[[Given], float]:
     return lambda given: calculator.at(given, constants="corrected")["beta"]
 
 
-def _domain(given: Given) -> None:
-    proofs.domain(given["radius"], given["lipschitz"], given["initial_gap"], given["lipschitz"])
-
-
-def _far(given: Given) -> None:
-    proofs.far(given["dim"], given["radius"], given["distance"])
-
-
+_NEAR = Condition("radius <= gap/L: the theorems assume it", {"radius": 1, "lipschitz": 1, "initial_gap": -1})
+_FAR = Condition(
+    "R >= radius/sqrt(d): nearer points are stationary already",
+    {"radius": 1, "distance": -1, "dim": Fraction(-1, 2)},
+)
 _ONE = _runs(c.SINGLE_PASS_PARAMETERS, "B1", "sigma")
 _MANY = _runs(c.MULTI_PASS_PARAMETERS, "n", "sigma2")
 METHODS = (
     Method(
         "one pass with a tree (Theorem 3.1)", _POPULATION, (single, directions), order(single), stated(single),
         parameters=_ONE, proved=_proved(c.SINGLE_PASS_ACCURACY), experiment="goldstein.complexity",
-        note="By function values; with gradients (Theorem 6.1) the same examples and one direction.", domain=_domain,
+        note="By function values; with gradients (Theorem 6.1) the same examples and one direction.", domain=(_NEAR,),
     ),
     Method(
         "many passes and uniform deviation (Remark 4.2)", _POPULATION, (population, multi, for_privacy, deviation),
         order(population) | GENERALISES, stated(population), parameters=_MANY, experiment="goldstein.generalisation",
-        domain=_domain,
+        domain=(_NEAR,),
     ),
     Method(
         "one plain pass (ours)", _POPULATION, (plain_single,), order(plain_single), parameters=_plain("single"),
         proved=_proved(c.PLAIN_SINGLE_PASS_ACCURACY), experiment="goldstein.complexity",
-        note="Without variance reduction.", domain=_domain,
+        note="Without variance reduction.", domain=(_NEAR,),
     ),
     Method(
         "many plain passes and uniform deviation (ours)", _POPULATION, (plain_multi, deviation),
         order(plain_multi) | GENERALISES, parameters=_plain("multi"), experiment="goldstein.complexity",
-        note="Without variance reduction.", domain=_domain,
+        note="Without variance reduction.", domain=(_NEAR,),
     ),
     Method(
         "one pass, prior work", _POPULATION, (prior,), order(prior), stated(prior), source="Zhang et al. (2024)",
-        domain=_domain,
+        domain=(_NEAR,),
     ),
     Method(
         "many passes (Theorem 4.1)", _DATA, (multi, for_privacy), order(multi), stated(multi), parameters=_MANY,
-        proved=_proved(c.MULTI_PASS_ACCURACY), experiment="goldstein.mnist", domain=_domain,
+        proved=_proved(c.MULTI_PASS_ACCURACY), experiment="goldstein.mnist", domain=(_NEAR,),
     ),
     Method(
         "many plain passes (ours)", _DATA, (plain_multi,), order(plain_multi), parameters=_plain("multi"),
         proved=_proved(c.PLAIN_MULTI_PASS_ACCURACY), experiment="goldstein.mnist", note="Without variance reduction.",
-        domain=_domain,
+        domain=(_NEAR,),
     ),
     Method(
         "Lasry-Lions smoothing and a warm start (Theorem B.5)", _DATA, (lasry,), order(lasry), premises=(start,),
-        note="Inefficient: the start is drawn by the exponential mechanism. As printed its units differ.", domain=_far,
+        note="Inefficient: the start is drawn by the exponential mechanism. As printed its units differ.",
+        domain=(_FAR,),
     ),
 )  # fmt: skip

@@ -95,7 +95,7 @@ def _clipped(difference: NDArray[np.float64], box: NDArray[np.float64]) -> NDArr
     if abs(a) > 1e-12:
         cuts = sorted(-(rest + b * edge) / a for edge in box[1 - along])
         low, high = max(low, cuts[0]), min(high, cuts[1])
-    elif not box[1 - along][0] <= -rest / b <= box[1 - along][1]:
+    elif not box[1 - along][0] < -rest / b < box[1 - along][1]:
         return None
     if low >= high:
         return None

@@ -17,26 +17,10 @@ from dpnotes.theory.refusals import Vacuous
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = {
-    "measure": "what the accuracy bounds",
-    "method": "",
-    "state": "informative, a floor, vacuous, masked or refused",
-    "reason": "why it is not informative, or a remark",
-    "standing": "stands, conditional, quoted or open",
-    "because": "the reason of its standing",
-    "printed": "the order as printed",
-    "order": "the order as re-derived, by us",
-    "proved": "the accuracy with constants; missing where no proof gives them",
-    "proved_reason": "why `proved` is missing or vacuous, or what it assumes",
-    "needed": "examples (of each client) for alpha, or for the best informative order of the measure",
-    **{name: unit or "a probability" for name, unit in PARAMETERS.items()},
-    "parameters_reason": "why these are missing",
-    "relation": "the relation of neighbouring data sets",
-    "experiment": "the nearest stored experiment",
-    "outcome": "its outcome",
-    "claims": "what its order rests on",
-    "note": "",
-}
+COLUMNS = (
+    "measure", "method", "state", "reason", "standing", "because", "printed", "order", "proved", "proved_reason",
+    "needed", *PARAMETERS, "parameters_reason", "relation", "experiment", "outcome", "claims", "note",
+)  # fmt: skip
 _STATES = ("informative", "floor", "vacuous", "masked", "refused")
 
 
@@ -70,7 +54,22 @@ def choose(
         `condition_number`, `failure`.
 
     Returns:
-      A row for each method and measure, with `COLUMNS`; `attrs` has the question, and whether details were computed.
+      A row for each method and measure; `attrs` has the question, and whether details were computed. The columns:
+
+        measure: what the accuracy bounds.
+        method: the name of the method.
+        state: informative, floor (a lower bound), vacuous, masked (it says nothing of such a problem) or refused.
+        reason: why it is not informative, or a remark.
+        standing, because: stands, conditional, quoted or open, and why.
+        printed: the order as printed.
+        order: the order as re-derived, by us.
+        proved, proved_reason: the accuracy with constants, and why it is missing or vacuous, or what it assumes.
+        needed: examples (of each client) for alpha, or for the best informative order of the measure.
+        gradients, ..., delta_printed: what it runs with (`dpnotes.theory.methods.PARAMETERS`).
+        parameters_reason: why these are missing.
+        relation: the relation of neighbouring data sets.
+        experiment, outcome: the nearest stored experiment, and its outcome.
+        claims, note: what its order rests on, and a remark of the paper's methods.
 
     Raises:
       ValueError: a number is outside its domain, a name is unknown, or alpha is vacuous.

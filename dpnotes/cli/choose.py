@@ -1,8 +1,7 @@
 """The command that answers which algorithm: `dpnotes choose`."""
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -44,7 +43,7 @@ def choose(
 
 
 def _print(table: "pd.DataFrame", details: bool) -> None:
-    from dpnotes.atlas.report import sentences
+    from dpnotes.atlas.report import amount, sentences
     from dpnotes.theory.methods import PARAMETERS
 
     for line in sentences(table):
@@ -54,24 +53,9 @@ def _print(table: "pd.DataFrame", details: bool) -> None:
         typer.echo(f"\n{measure}")
         typer.echo(columns(*_SHOWN.items(), "method"))
         for row in rows.to_dict("records"):
-            typer.echo(columns(*_cells(row), _named(row)))
-            if details and row["state"] == "informative":
-                found = [f"{name} {_number(row[name])}" for name in PARAMETERS if _number(row[name]) != "-"]
-                if found:
-                    typer.echo(f"    {', '.join(found)}; {row['relation']}")
-
-
-def _cells(row: dict[str, Any]) -> list[tuple[str, int]]:
-    return [(row[name] if name == "standing" else _number(row[name]), width) for name, width in _SHOWN.items()]
-
-
-def _number(value: float) -> str:
-    from dpnotes.atlas.report import amount
-
-    return amount(value)
-
-
-def _named(row: dict[str, Any]) -> str:
-    why = "" if row["state"] == "informative" else f"{row['state']}: "
-    parts: Sequence[str] = [f"{why}{row['reason']}" if why or row["reason"] else "", str(row["because"])]
-    return "; ".join(filter(None, [row["method"], *parts]))
+            cells = [(value if isinstance(value := row[name], str) else amount(value), _SHOWN[name]) for name in _SHOWN]
+            why = f"{row['state']}: {row['reason']}" if row["state"] != "informative" else row["reason"]
+            typer.echo(columns(*cells, "; ".join(filter(None, [row["method"], why, row["because"]]))))
+            found = [f"{name} {amount(row[name])}" for name in PARAMETERS if amount(row[name]) != "-"]
+            if details and found:
+                typer.echo(f"    {', '.join(found)}; {row['relation']}")

@@ -111,17 +111,30 @@ def drawing(subject: str) -> Callable[[Mapping[str, Any], Any, Any], None]:
 
 
 def _name_regions(area: Any, places: np.ndarray, named: Sequence[Sequence[str]]) -> None:
-    """Write the leaders into the regions that have room for them."""
+    """Write the leaders into their regions, in the row where a region is widest; none where the words do not fit."""
     for place, leaders in enumerate(named):
-        rows, columns = np.nonzero(places == place)
-        if len(rows) <= 360:
-            continue
-        column = int(np.clip(np.median(columns), 28, 122))  # room for the words
-        inside = rows[np.abs(columns - column) <= 3]
-        row = int(np.clip(np.median(inside if len(inside) else rows), 6, 114))
         words = "\n= ".join(leaders) or "every order is vacuous"
-        area.text(np.log10(_N[column]), np.log10(_D[row]), words, ha="center", va="center", fontsize=8,
-                  bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1.5})  # fmt: skip
+        lines = words.split("\n")
+        if found := room(places == place, 2 * max(map(len, lines)) + 4, 6 * len(lines)):
+            row, column = found
+            area.text(np.log10(_N[column]), np.log10(_D[row]), words, ha="center", va="center", fontsize=8)
+
+
+def room(mask: np.ndarray, width: int, height: int) -> tuple[int, int] | None:
+    """Return the middle of a rectangle of cells inside a mask, in the row where the mask is widest; None without one.
+
+    >>> mask = np.zeros((5, 9), bool)
+    >>> mask[1:4, 2:] = True
+    >>> room(mask, width=4, height=3), room(mask, width=4, height=5)
+    ((2, 5), None)
+    """
+    tall = np.asarray(np.lib.stride_tricks.sliding_window_view(mask, height, axis=0).all(axis=-1))
+    best = (width - 1, 0, 0)
+    for row, line in enumerate(tall):
+        edges = np.flatnonzero(np.diff([0, *line, 0]))
+        for begin, end in zip(edges[::2], edges[1::2], strict=True):
+            best = max(best, (int(end - begin), row + height // 2, int(begin + end) // 2), key=lambda found: found[0])
+    return best[1:] if best[0] >= width else None
 
 
 def described(data: Mapping[str, Any], subject: str) -> str:

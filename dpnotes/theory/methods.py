@@ -95,17 +95,11 @@ class Method:
         return self.claims[0].paper
 
 
-# The names of what `Method.parameters` returns, with the unit of each; a method may leave some out.
-PARAMETERS = {
-    "gradients": "evaluations",
-    "function_values": "evaluations",
-    "batch": "examples",
-    "noise": "F/x, a coordinate",
-    "steps": "steps",
-    "step_size": "x^2/F",
-    "delta_reached": "",
-    "delta_printed": "",
-}
+# The names of what `Method.parameters` returns: evaluations of gradients and of the loss, examples in a batch, noise of
+# a coordinate in F/x, steps, step size in x^2/F, and the delta that this noise and the printed one reach.
+PARAMETERS = (
+    "gradients", "function_values", "batch", "noise", "steps", "step_size", "delta_reached", "delta_printed",
+)  # fmt: skip
 
 
 def standing(method: Method, verdicts: "Verdicts") -> tuple[Standing, str]:

@@ -33,7 +33,6 @@ UNITS: Mapping[str, Unit] = {
     "distance": LENGTH,
 }
 Named = tuple[tuple[str, Fraction], ...]  # a monomial: powers by common name, in alphabetical order
-_TIE = 1e-9  # of two logarithms
 
 
 @dataclass(frozen=True)
@@ -146,61 +145,12 @@ class Order:
             slope, rest = float(dict(monomial).get(along, 0)), log_of(monomial, logs) - math.log(accuracy)
             if slope < 0:
                 found = max(found, math.exp(rest / -slope))
-            elif rest > _TIE:
+            elif rest > 1e-9:  # up to rounding
                 return math.inf
         return found
 
     def __str__(self) -> str:
         return " + ".join(map(text, self.monomials))
-
-
-@dataclass(frozen=True)
-class Meeting:
-    """A place at which two orders are equal, or an order equals a number.
-
-    Args:
-      value: the value of the varied name there.
-      formula: the formula of that value.
-    """
-
-    value: float
-    formula: str
-
-
-def meetings(first: Order, second: "Order | float", given: Mapping[str, float], along: str) -> list[Meeting]:
-    """Find where two orders are equal along a name, or where one equals a number, exactly.
-
-    >>> from dpnotes.papers import claim
-    >>> rates = [Order.of(claim(f"goldstein.{name}").statement) for name in ("own.plain_multi", "own.plain_single")]
-    >>> ones = dict.fromkeys(("lipschitz", "initial_gap", "radius"), 1.0)
-    >>> [found.formula for found in meetings(*rates, {"dim": 100.0, "epsilon": 0.1, **ones}, "num_examples")]
-    ['dim^(1/2) epsilon^-1']
-    """
-    logs = {name: math.log(value) for name, value in given.items() if name in UNITS}
-    found: dict[float, Meeting] = {}
-    others: Iterable[Named] = second.monomials if isinstance(second, Order) else ((),)
-    level = 0.0 if isinstance(second, Order) else math.log(second)
-    for one in first.monomials:
-        for two in others:
-            powers = dict(one)
-            for name, power in two:
-                powers[name] = powers.get(name, Fraction(0)) - power
-            slope = powers.pop(along, Fraction(0))
-            if not slope:
-                continue
-            place = (level - log_of(tuple(powers.items()), logs)) / float(slope)
-            here = {**logs, along: place}
-            right = second.log(here) if isinstance(second, Order) else level
-            tie = _TIE * max(1.0, abs(right))
-            if abs(first.log(here) - right) > tie or abs(log_of(one, here) - right) > tie:
-                continue  # another monomial is larger there
-            formula = text(_named({name: -power / slope for name, power in powers.items()}))
-            if not isinstance(second, Order) and abs(level) > _TIE:
-                formula = f"{second:.6g}^({1 / slope}) {formula}"
-            key = round(place, 9)
-            if abs(place) < 700:
-                found.setdefault(key, Meeting(math.exp(place), formula))
-    return [found[key] for key in sorted(found)]
 
 
 def log_of(monomial: Named, logs: Mapping[str, Any]) -> Any:

@@ -11,8 +11,8 @@ import pytest
 import sympy
 
 from dpnotes import papers
-from dpnotes.theory.methods import named, order, stated
-from dpnotes.theory.orders import Order, meetings
+from dpnotes.theory.methods import order, stated
+from dpnotes.theory.orders import Order
 from dpnotes.theory.symbols import COMMON_NAMES, PaperSymbol, PaperSymbols
 from dpnotes.theory.units import UnitsDiffer
 
@@ -141,19 +141,3 @@ def test_the_least_number_of_examples_is_the_inverse():
     assert rate.least({**given, "num_examples": 1e9}, 1.0, along="smoothness") == 0.0
     grid = rate({**given, "num_examples": np.array([1e4, 1e6])})
     assert grid.shape == (2,) and grid[0] > grid[1]
-
-
-def test_meetings_are_those_of_bisection():
-    names = ("best_rate", "spider_gaussian")
-    first, second = (order(claim) for claim in named(papers.claims("adaptive_batch"), *(f"own.{n}" for n in names)))
-    given = {**ONES, "dim": 5000.0, "epsilon": 0.2}
-    (found,) = [one for one in meetings(first, second, given, "num_examples") if one.value > 1e5]
-
-    def gap(n: float) -> float:
-        return math.log(first({**given, "num_examples": n}) / second({**given, "num_examples": n}))
-
-    low, high = found.value / 1.5, found.value * 1.5
-    assert gap(low) * gap(high) <= 0 and abs(gap(found.value)) < 1e-9 < max(abs(gap(low)), abs(gap(high)))
-    assert found.formula.startswith("dim^")
-    at_one = meetings(first, 0.5, given, "num_examples")
-    assert [first({**given, "num_examples": one.value}) for one in at_one] == pytest.approx([0.5])

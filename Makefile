@@ -18,7 +18,7 @@ PYTEST := $(QUIET_ENV) $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-all chromium lint types unit browser check-notebooks release-check notebooks handout results bench gpu book attack mutants clean
+.PHONY: help lab test test-all chromium lint types unit browser check-notebooks release-check notebooks handout results bench gpu book page attack mutants clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -70,6 +70,9 @@ results: $(VENV)/.dev  ## run every experiment's quick profile whose result is n
 
 book: $(VENV)/.dev  ## notebooks, pages and public functions as a site: build/book/index.html
 	$(QUIET_ENV) $(BIN)/python -m sphinx -c docs/book -d .cache/book -q -W --keep-going -j 2 . build/book
+
+page: $(VENV)/.dev  ## which algorithm, as one HTML file that needs nothing: build/which_algorithm.html
+	mkdir -p build && $(QUIET_ENV) $(BIN)/python -m dpnotes.atlas.page build/which_algorithm.html
 
 bench: $(VENV)/.dev  ## the speed table, against plain torch and Opacus
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench]'

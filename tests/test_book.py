@@ -223,6 +223,8 @@ def test_no_page_is_wider_than_the_window(opened, path: str, width: int):
 
 def test_from_the_index_to_a_notebook_another_one_and_a_heading(opened):
     with opened("index.html") as page:
+        assert page.locator("h1").inner_text() == "Which private algorithm?"
+        page.locator("a[href='README.html']").click()
         page.wait_for_url("**/README.html")
         assert page.locator("h1").inner_text().startswith("dpnotes")
         page.locator("article a[href='notebooks/04b_clients.html']").first.click()

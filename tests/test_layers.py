@@ -29,12 +29,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "train": {"privacy", "problems", "oracles", "methods", "core", *LEAVES},
     "experiments": {"core", "problems", "privacy", "measure", *LEAVES},
     "papers": EVERYTHING_BELOW_PAPERS,
-    "notebook": {"experiments", "measure", "theory", *LEAVES},
+    "atlas": {"papers", "experiments", "theory", "privacy", *LEAVES},
+    "notebook": {"experiments", "measure", "theory", "atlas", *LEAVES},
     # An exercise finds its solution by name; no source imports one.
     "exercises": {"papers", "notebook", *EVERYTHING_BELOW_PAPERS},
     "solutions": {"papers", "notebook", *EVERYTHING_BELOW_PAPERS},
     # The command line finds the papers by name and imports none of them in its source.
-    "cli": {"papers", "notebook", *EVERYTHING_BELOW_PAPERS},
+    "cli": {"papers", "notebook", "atlas", *EVERYTHING_BELOW_PAPERS},
     "__main__": {"cli"},
 }
 HEAVY = {"torch", "sympy", "scipy", "dp_accounting", "matplotlib", "pandas", "sklearn", "pooch"}

@@ -210,13 +210,14 @@ def docstring(app: Sphinx, what: str, name: str, thing: object, options: object,
 
 
 def finish(app: Sphinx, error: Exception | None) -> None:
-    """Add the front page under its usual name, and MathJax."""
+    """Add the front page, which answers which algorithm, and MathJax."""
     if error is None:
         import importlib.metadata
 
+        from dpnotes.atlas import page
+
         out = Path(app.outdir)
-        refresh = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=README.html">'
-        (out / "index.html").write_text(f'{refresh}<title>dpnotes</title><a href="README.html">dpnotes</a>\n')
+        page.write(out / "index.html")
         files = importlib.metadata.files("sphinx-mathjax-offline") or []
         (mathjax,) = (file for file in files if file.name == "tex-svg-full.js")
         shutil.copy(mathjax.locate(), out / "_static")

@@ -1,6 +1,8 @@
 """Commands about claims: list, check, calculate, cite."""
 
+import importlib
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +15,7 @@ import typer
 import dpnotes
 from dpnotes import papers
 from dpnotes.cli import catalogue
-from dpnotes.cli.console import Json, columns, command, counted, print_json
+from dpnotes.cli.console import Json, columns, command, counted, parsed, print_json
 from dpnotes.util import files
 
 if TYPE_CHECKING:
@@ -180,7 +182,7 @@ def calc(
     if not numbers:
         _list_calculator(calculator, as_json)
         return
-    arguments = _parsed(numbers, calculator.constants)
+    arguments = parsed(numbers, texts=("constants",) if calculator.constants else ())
     try:
         results = calculator(**arguments)
     except TypeError as error:
@@ -204,7 +206,34 @@ def calc(
         typer.echo(calculator.says(**arguments))
     width = max(len(name) for name in plain)
     for name, value in plain.items():
-        typer.echo(columns((name, width), f"{value:.10g}" if isinstance(value, float) else str(value)))
+        shown = f"{value:.10g}" if isinstance(value, float) else str(value)
+        typer.echo(columns((name, width), (shown, 16), _unit(name, value, calculator)))
+    if dropped := _DROPPED.get(str(arguments.get("constants", (*calculator.constants, "")[0]))):
+        typer.echo(f"dpnotes: {dropped}", err=True)
+
+
+_DROPPED = {
+    "one": "an order: every constant and logarithm is 1, errata are corrected",
+    "paper": "as printed: a constant that the paper hides in an O is 1",
+}
+
+
+def _unit(name: str, value: Any, calculator: "Calculator") -> str:
+    """The unit of a result, and the next whole number where only whole numbers make sense."""
+    from dpnotes.theory.calculators import Measure, Role
+
+    output = calculator.outputs[name]
+    if output.role is Role.ACCURACY:
+        return "" if output.measure is Measure.EXCESS_RISK else "F x^-1"
+    if output.role is not Role.PARAMETER:
+        unit = "examples" if output.role is Role.SAMPLE_SIZE else ""
+        whole = value >= 2**53 or value == int(value)
+        return unit if whole else ", ".join(filter(None, [unit, f"rounded up: {math.ceil(value):,}"]))
+    if (paper := calculator.symbols[0].paper) not in papers.PAPERS:
+        return ""
+    letters = vars(importlib.import_module(f"dpnotes.papers.{paper}.notation")).values()
+    units = [str(letter.unit) for letter in letters if getattr(letter, "name", "") == name]
+    return units[0] if units and units[0] != "1" else ""
 
 
 def _named_calculators(name: str) -> "dict[str, Calculator]":
@@ -264,25 +293,6 @@ def _described(symbol: "PaperSymbol") -> str:
     integer = ", an integer" if symbol.domain.integer else ""
     common = f" ({symbol.common})" if symbol.common and symbol.common != symbol.name else ""
     return f"{symbol.meaning}{unit}{common}; {symbol.domain.describe(symbol.name)}{integer}"
-
-
-def _parsed(numbers: Sequence[str], constants: Sequence[str]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for text in numbers:
-        name, _, value = text.partition("=")
-        try:
-            if constants and name == "constants":
-                number = value
-            else:
-                number = int(value) if value.strip("+-").isdecimal() else float(value)
-        except ValueError:
-            number = None
-        if number is None or not name.isidentifier():
-            raise ValueError(f"Expected {text!r} to be a name and a number, such as kappa=100 or delta=1e-8.")
-        if name in values:
-            raise ValueError(f"Expected {name} once, got it twice.")
-        values[name] = number
-    return values
 
 
 @command("cite")

@@ -3,7 +3,7 @@
 import functools
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -38,6 +38,26 @@ def columns(*parts: tuple[str, int] | str) -> str:
     """One line of parts, two spaces apart; a pair of text and width is padded to the width."""
     padded = [f"{part[0]:<{part[1]}}" if isinstance(part, tuple) else in_one_line(part) for part in parts]
     return "  ".join(padded).rstrip()
+
+
+def parsed(numbers: Sequence[str], texts: Sequence[str] = ()) -> dict[str, Any]:
+    """The values of arguments NAME=VALUE: numbers, whole where they are written so, and texts for these names."""
+    values: dict[str, Any] = {}
+    for text in numbers:
+        name, _, value = text.partition("=")
+        try:
+            if name in texts:
+                number = value
+            else:
+                number = int(value) if value.strip("+-").isdecimal() else float(value)
+        except ValueError:
+            number = None
+        if number is None or not name.isidentifier():
+            raise ValueError(f"Expected {text!r} to be a name and a number, such as kappa=100 or delta=1e-8.")
+        if name in values:
+            raise ValueError(f"Expected {name} once, got it twice.")
+        values[name] = number
+    return values
 
 
 def print_json(value: object) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import dpnotes
-from dpnotes.cli import claims, machine, results  # noqa: F401 - each registers its commands
+from dpnotes.cli import choose, claims, machine, results  # noqa: F401 - each registers its commands
 from dpnotes.cli.console import app
 
 

@@ -1,11 +1,11 @@
-"""Pictures of best balances: a bound's terms as lines in log-log, the points where they meet, and rates side by side.
+"""Pictures of best balances: a bound's terms as lines in log-log, and the points where they meet.
 
 In logarithms a monomial is a line, and the best choice of the tuned symbols is a point at which no line can be pushed
 down without another one rising. All formulas come from claims that are passed in; constants are set to 1.
 """
 
 import html
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
 from typing import Any
@@ -13,7 +13,6 @@ from typing import Any
 import ipywidgets
 import numpy as np
 import sympy
-from matplotlib.colors import ListedColormap
 
 from dpnotes.notebook import plots
 from dpnotes.notebook.teaching import Table
@@ -402,155 +401,3 @@ def _ordered(data: Mapping[str, Any]) -> list[str]:
 
 def _short(size: float) -> str:
     return "1, it meets too" if abs(np.log10(size)) < 1e-6 else f"{size:.2g}"
-
-
-# ---------------------------------------------------------------- rates side by side
-def rate_map(
-    comparable: Mapping[str, Mapping[str, Sequence[sympy.Expr]]],
-    own_units: Mapping[str, tuple[str, Callable[..., Any]]],
-    subject: str,
-) -> Explorer:
-    """A map of the paper with the smallest rate, for rates of one quantity; beside it, rates over n, in any units.
-
-    Args:
-      comparable: reading ("printed", "corrected", ...) to the rates of each paper, the largest of which counts; in
-        symbols called n, d, epsilon, all others are set to 1.
-      own_units: name to its quantity and a function of n (an array), d and epsilon, shown on the right only.
-      subject: the quantity that the comparable rates bound, in one word.
-
-    Returns:
-      The widget. Its `.data` has the rates at the marked point, the share of the map of each leader, and slopes.
-    """
-    readings = [*comparable]
-    papers = [*comparable[readings[0]]]
-    # The grid avoids round numbers, so that no point lies on a border by accident and looks like a tie.
-    n_grid, d_grid = 1.0017 * np.logspace(2, 12, 151), np.logspace(0, 8, 121)
-
-    def compute(epsilon: float, d: float, n: float, reading: str) -> dict[str, Any]:
-        def values(n: Any, d: Any) -> np.ndarray:
-            shape = np.broadcast_shapes(np.shape(n), np.shape(d))
-            found = [[magnitude(r, n=n, d=d, epsilon=epsilon) for r in comparable[reading][paper]] for paper in papers]
-            return np.array([np.broadcast_to(reduce(np.maximum, each), shape) for each in found])
-
-        here = dict(zip(papers, map(float, values(n, d)), strict=True))
-        grid, along = values(n_grid[None, :], d_grid[:, None]), values(n_grid, d)
-        codes, trivial = _leaders(grid), grid.min(axis=0) >= 1
-        led, cells = np.unique(codes[~trivial], return_counts=True)
-        shares = {
-            " = ".join(_named(int(code), papers)): float(part / cells.sum())
-            for code, part in zip(led, cells, strict=True)
-        }
-        curves = dict(zip(papers, along, strict=True))
-        curves |= {name: np.asarray(function(n_grid, d, epsilon)) for name, (_, function) in own_units.items()}
-        best = min(here.values())
-        return {
-            "n": n,
-            "d": d,
-            "epsilon": epsilon,
-            "reading": reading,
-            "here": here,
-            "best": [paper for paper, value in here.items() if value <= best * (1 + 1e-9)],
-            "share": shares,
-            "leaders": np.where(trivial, 0, codes),
-            "curves": curves,
-            "slopes": {name: _slope(n_grid, heights, n) for name, heights in curves.items()},
-            "crossovers": _crossovers(n_grid, np.where(along.min(axis=0) >= 1, 0, _leaders(along)), papers),
-        }
-
-    def draw(data: Mapping[str, Any], area: Any, over_n: Any) -> None:
-        x, y = np.log10(n_grid), np.log10(d_grid)
-        codes = [int(code) for code in np.unique(data["leaders"])]
-        places = np.searchsorted(codes, data["leaders"])
-        tints = ["#ededed" if code == 0 else _TINTS[code % len(_TINTS)] for code in codes]
-        area.imshow(places, extent=(x[0], x[-1], y[0], y[-1]), origin="lower", aspect="auto", vmin=-0.5,
-                    vmax=len(codes) - 0.5, cmap=ListedColormap(tints), interpolation="nearest")  # fmt: skip
-        _name_regions(area, x, y, places, [_named(code, papers) for code in codes])
-        area.plot([np.log10(data["n"])], [np.log10(data["d"])], marker="*", markersize=14, color="black",
-                  markeredgecolor="white", zorder=6)  # fmt: skip
-        plots.log_axis(area, "x", 1e2, 1e12)
-        plots.log_axis(area, "y", d_grid[0], d_grid[-1])
-        plots.label(area, x="examples n", y="dimension d", title=f"smallest {subject}, {data['reading']}")
-        for style, (name, heights) in enumerate(data["curves"].items()):
-            plots.curve(over_n, n_grid, heights, label=name, style=style, log="xy")
-        over_n.axvline(np.log10(data["n"]), color=plots.GREY, linewidth=0.8)
-        plots.log_axis(over_n, "x", 1e2, 1e12)
-        plots.log_axis(over_n, "y", *((1e-12, 1e3) if own_units else (1e-6, 10.0)))
-        unit = ", each in its own unit" if own_units else ""
-        plots.label(over_n, x="examples n", title=f"over n at d = {data['d']:g}{unit}")
-        over_n.legend(frameon=False, fontsize=8, loc="lower left")
-
-    return Explorer(
-        controls={
-            "epsilon": log_slider("privacy loss epsilon", 1e-3, 10, value=1.0, per_decade=4),
-            "d": log_slider("dimension d", 1, 1e8, value=1e3, per_decade=2),
-            "n": log_slider("examples n", 100, 1e12, value=1e6, per_decade=2),
-            "reading": ipywidgets.Dropdown(options=readings, value=readings[0], description="rates"),
-        },
-        compute=compute,
-        draw=draw,
-        describe=lambda data: _map_in_words(data, subject, own_units),
-        widths=(1, 1),
-        size=(9.6, 4.4),
-        columns=2,
-    )
-
-
-def _name_regions(area: Any, x: np.ndarray, y: np.ndarray, places: np.ndarray, names: Sequence[Sequence[str]]) -> None:
-    """Draw the borders of the regions of a rate map, and write the leaders into the large ones."""
-    for place, leaders in enumerate(names):
-        region = places == place
-        if not region.all():
-            area.contour(x, y, region.astype(float), levels=[0.5], colors="black", linewidths=1.1)
-        if region.sum() > 360:
-            rows, columns = np.nonzero(region)
-            column = int(np.clip(np.median(columns), 28, 122))  # room for the words
-            inside = rows[np.abs(columns - column) <= 3]
-            row = int(np.clip(np.median(inside if len(inside) else rows), 6, 114))
-            area.text(x[column], y[row], "\n= ".join(leaders), ha="center", va="center", fontsize=9,
-                      bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1.5})  # fmt: skip
-
-
-def _map_in_words(data: Mapping[str, Any], subject: str, own_units: Mapping[str, tuple[str, Any]]) -> str:
-    """The rates at the star, the crossings, shares and slopes of a rate map."""
-    values = ", ".join(f"{paper} {value:.3g}" for paper, value in data["here"].items())
-    vacuous = " None is below 1: with these constants none says anything." if min(data["here"].values()) >= 1 else ""
-    crossings = "; ".join(f"{left} until n ≈ {at:.1g}, then {right}" for at, left, right in data["crossovers"])
-    slopes = ", ".join(f"{name} {slope:.2f}" for name, slope in data["slopes"].items())
-    quantities = "; ".join(f"{name}, {quantity}" for name, (quantity, _) in own_units.items())
-    largest = sorted(data["share"].items(), key=lambda item: -item[1])
-    share = ", ".join(f"{name} {100 * part:.0f}%" for name, part in largest if part >= 0.005)
-    lines = [
-        f"<b>At the star</b> (n = {data['n']:g}, d = {data['d']:g}, ε = {data['epsilon']:g}), {subject}: {values}. "
-        f"Smallest: <b>{' = '.join(data['best'])}</b>.{vacuous}",
-        f"<b>Along n at this d</b>: {crossings or 'the same one is smallest throughout'}.",
-        f"<b>Smallest on the map</b>, where some rate is below 1: {share or 'nowhere'}.",
-        f"<b>Powers of n at the star</b>: {slopes}." + f" In units of their own: {quantities}." * bool(own_units),
-    ]
-    return "".join(f'<div style="line-height: 1.6">{line}</div>' for line in lines)
-
-
-_TINTS = ("#f6e8a6", "#9ecae1", "#fdc9a2", "#d9d2e9", "#a8ddb5", "#c7e9f1", "#f4cccc", "#e3c4de", "#ffe0b3", "#cfe8cf")
-
-
-def _leaders(values: np.ndarray) -> np.ndarray:
-    """The rows with the smallest rate, coded as a sum of powers of two: equal rates share the lead."""
-    least = values <= values.min(axis=0) * (1 + 1e-9)
-    return np.tensordot(2 ** np.arange(len(values)), least.astype(int), axes=1)
-
-
-def _named(code: int, papers: Sequence[str]) -> list[str]:
-    return [paper for k, paper in enumerate(papers) if code >> k & 1] or ["no rate below 1"]
-
-
-def _slope(n: np.ndarray, values: np.ndarray, at: float) -> float:
-    place = int(np.clip(np.searchsorted(n, at), 1, len(n) - 2))
-    return float(np.log(values[place + 1] / values[place - 1]) / np.log(n[place + 1] / n[place - 1]))
-
-
-def _crossovers(n: np.ndarray, leaders: np.ndarray, papers: Sequence[str]) -> list[tuple[float, str, str]]:
-    """The values of n at which the lead changes, with the leaders before and after."""
-    found = []
-    for at, before, after in zip(n[1:], leaders, leaders[1:], strict=False):
-        if before != after:
-            found.append((float(at), " = ".join(_named(int(before), papers)), " = ".join(_named(int(after), papers))))
-    return found

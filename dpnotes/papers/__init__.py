@@ -1,12 +1,14 @@
 """One subpackage per paper. Importing this package imports none of them."""
 
 import importlib
+import importlib.util
 import pkgutil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dpnotes.theory.calculators import Calculator
     from dpnotes.theory.claims import Claim, Paper
+    from dpnotes.theory.methods import Method
 
 PAPERS = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg))
 
@@ -77,6 +79,19 @@ def calculators(key: str) -> "dict[str, Calculator]":
     module = importlib.import_module(f"dpnotes.papers.{where}")
     found = {name: value for name, value in vars(module).items() if isinstance(value, Calculator)}
     return {f"{key}.{name.lower()}": value for name, value in found.items()}
+
+
+def methods() -> "tuple[Method, ...]":
+    """Return the methods that the papers declare in a module `methods`, in the order of the papers.
+
+    >>> {method.paper for method in methods()} == set(PAPERS)
+    True
+    """
+    import dpnotes.theory.cache  # noqa: F401 - first, as for claims
+
+    names = [f"dpnotes.papers.{key}.methods" for key in PAPERS]
+    modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name)]
+    return tuple(method for module in modules for method in module.METHODS)
 
 
 def _claims_of(key: str):  # noqa: ANN202 - a module, whose attributes are PAPER and CLAIMS

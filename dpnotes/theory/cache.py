@@ -129,7 +129,7 @@ class Verdicts:
 
         if not claim.premises:
             return ()
-        return fallen(claim, {other.id: other for other in _claims_of(claim.paper)}, self.of)
+        return fallen(claim, {other.id: other for other in claims_of(claim.paper)}, self.of)
 
     def word(self, claim: "Claim") -> str:
         """The word of its verdict: "exact, given lemma3.3.decrease" where it rests on a claim that falls."""
@@ -152,7 +152,7 @@ class Verdicts:
         return known[name]
 
     def _is_of_its_paper(self, claim: "Claim") -> bool:
-        return any(claim is other for other in _claims_of(claim.paper))
+        return any(claim is other for other in claims_of(claim.paper))
 
 
 def verdicts(claims: "Iterable[Claim]", cached: bool = True) -> dict[str, Verdict]:
@@ -166,7 +166,7 @@ def verdicts(claims: "Iterable[Claim]", cached: bool = True) -> dict[str, Verdic
         return {claim.id: known.of(claim) for claim in claims}
 
 
-def _claims_of(paper: str) -> "tuple[Claim, ...]":
+def claims_of(paper: str) -> "tuple[Claim, ...]":
     """The claims of a paper, once they are loaded."""
     return tuple(getattr(sys.modules.get(f"dpnotes.papers.{paper}.claims"), "CLAIMS", ()))
 

@@ -28,6 +28,8 @@ class Measure(StrEnum):
 
     SECOND_ORDER = "second-order stationarity for the population"
     SECOND_ORDER_EMPIRICAL = "second-order stationarity for the data"
+    FIRST_ORDER = "first-order stationarity for the population"
+    FIRST_ORDER_EMPIRICAL = "first-order stationarity for the data"
     GOLDSTEIN = "Goldstein stationarity for the population"
     GOLDSTEIN_EMPIRICAL = "Goldstein stationarity for the data"
     EXCESS_RISK = "excess risk for the data, relative to the initial one"
@@ -131,6 +133,7 @@ class Calculator:
       constants: names of sets of constants, the default first; empty if every constant is explicit and right.
       missing: the sets that cannot exist, each with the reason; a call with one raises an error that gives the reason.
       says: the results in a sentence, from the same plain numbers as keywords; None if the numbers say it all.
+      unused: the parameters that a set does not use, by set; a call may leave them out.
 
     Raises:
       TypeError: an argument is missing, unknown or not a number, or arrays do not broadcast.
@@ -164,6 +167,7 @@ class Calculator:
     constants: tuple[str, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
     says: Callable[..., str] | None = None
+    unused: Mapping[str, tuple[PaperSymbol, ...]] = field(default_factory=dict)
 
     @property
     def parameters(self) -> dict[str, PaperSymbol]:
@@ -187,6 +191,7 @@ class Calculator:
         numbers, options = dict(arguments), {}
         if self.constants:
             options["constants"] = self.choose(numbers.pop("constants", self.constants[0]))
+            numbers = {symbol.name: 1.0 for symbol in self.unused.get(options["constants"], ())} | numbers
         names = [symbol.name for symbol in self.symbols]
         if numbers.keys() != set(names):
             missing = [name for name in names if name not in numbers]
@@ -200,6 +205,14 @@ class Calculator:
                 symbol.domain.check(symbol.name, numbers[symbol.name])
         given = {name: _float_if_large(numbers[name]) for name in names}
         return (self._of_arrays if any(map(np.ndim, given.values())) else self._of_numbers)(given, options)
+
+    def at(self, common: Mapping[str, Any], **own: Any) -> Numbers:
+        """Return the outputs at numbers by common name (`symbols.COMMON_NAMES`); `own` has the other letters.
+
+        Names that the calculator does not use have no effect.
+        """
+        letters = {s.name: common[s.common] for s in self.symbols if s.common and s.name not in own}
+        return self(**letters, **own)
 
     def _of_numbers(self, given: Mapping[str, Any], options: Mapping[str, str]) -> Numbers:
         shown = ", ".join(f"{name}={value!r}" for name, value in given.items())

@@ -100,7 +100,21 @@ Interval = tuple[float, float]
 # Quantities for which papers have their own letters. The gap is the initial one or, at least as large, a bound on it
 # everywhere.
 CommonName = Literal[
-    "num_examples", "dim", "epsilon", "delta", "lipschitz", "smoothness", "hessian_lipschitz", "initial_gap"
+    "num_examples",
+    "dim",
+    "epsilon",
+    "delta",
+    "lipschitz",
+    "smoothness",
+    "hessian_lipschitz",
+    "initial_gap",
+    "clients",
+    "radius",
+    "distance",
+    "condition_number",
+    "failure",
+    "gradient_noise",
+    "batch_size",
 ]
 COMMON_NAMES: tuple[CommonName, ...] = get_args(CommonName)
 

@@ -233,7 +233,9 @@ def test_calc():
     lines = call("calc", A_CLAIM).stdout.splitlines()
     assert any(line.startswith("takes  kappa") and "kappa > 1" in line for line in lines)
     assert any(line.startswith("gives") for line in lines)
-    printed = dict(line.split() for line in call("calc", A_CLAIM, "kappa=1000", "alpha=1e-4").stdout.splitlines())
+    lines = call("calc", A_CLAIM, "kappa=1000", "alpha=1e-4").stdout.splitlines()
+    printed = dict(line.split()[:2] for line in lines)
+    assert any(line.startswith("steps") and "rounded up: " in line for line in lines)
     exact = json.loads(call("calc", A_CLAIM, "kappa=1000", "alpha=1e-4", "--json").stdout)
     claim = {claim.id: claim for claim in papers.claims()}[A_CLAIM]
     assert exact == pytest.approx(claim.calculator()(kappa=1000, alpha=1e-4))
@@ -256,8 +258,13 @@ def test_calc_says_the_risk_in_a_sentence_above_the_numbers():
 
 def test_calc_says_where_the_noise_does_not_give_the_delta_that_was_asked_for():
     numbers = ("d=100", "epsilon=1", "delta=1e-6", "G=1", "M=1", "rho=1", "U=1")
-    said = call("calc", "drift_escape.own.rate", "n=100000000", *numbers, "constants=one").stderr
-    assert said == "dpnotes: this noise is not shown to be (1, 1e-06)-DP: delta_reached=0.51\n"
+    said = call("calc", "drift_escape.own.rate", "n=1000000000", *numbers, "constants=paper").stderr.splitlines()
+    assert said[0].startswith("dpnotes: this noise is not shown to be (1, 1e-06)-DP: delta_reached=0.")
+    assert said[1] == "dpnotes: as printed: a constant that the paper hides in an O is 1"
+    private = call("calc", "drift_escape.own.rate", "n=1000000000", *numbers, "constants=one")
+    assert "every constant and logarithm is 1" in private.stderr and len(private.stderr.splitlines()) == 1
+    assert any(line.startswith("alpha") and line.endswith("F x^-1") for line in private.stdout.splitlines())
+    assert any(line.startswith("eta") and line.endswith("F^-1 x^2") for line in private.stdout.splitlines())
     sound = call("calc", "goldstein.tree_noise", "Sigma=8", "S=1", "epsilon=1", "delta=1e-6")
     assert "delta_reached" in sound.stdout and sound.stderr == "", "the control"
 

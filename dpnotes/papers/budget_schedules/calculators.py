@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from dpnotes.papers.budget_schedules import notation as s
+from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.theory.calculators import Calculator, Measure, accuracies, evaluations, parameters
 from dpnotes.theory.refusals import require
 
@@ -114,6 +115,26 @@ def _gain(N: Any, kappa: Any, D: Any, G: Any, R: Any, M: Any, Delta: Any) -> dic
     }
 
 
+def _risk(N: Any, kappa: Any, D: Any, G: Any, M: Any, Delta: Any, epsilon: Any, delta: Any) -> dict[str, Any]:
+    """Return the risk bounds at whole numbers of steps, with the budget R that (epsilon, delta) allow a Gaussian.
+
+    Neighbours are the paper's: one example's gradient becomes zero, which moves the mean by G/N (see eq18.replacement).
+    """
+    budget = 1 / _gaussian_std(epsilon, delta) ** 2
+    level = _noise_level(D, G, budget, M, N, Delta)
+    uniform, dynamic = _uniform(kappa, level), _dynamic(kappa, level)
+    last = dynamic["integer_steps"]
+    return {
+        "uniform": uniform["integer_erub"],
+        "dynamic": dynamic["integer_erub"],
+        "uniform_steps": uniform["integer_steps"],
+        "dynamic_steps": last,
+        "uniform_noise": G / N * np.sqrt(uniform["integer_steps"] / budget),
+        "dynamic_noise": G / N * _schedule(last, last, kappa, budget)["noise_multiplier"],
+        "R": budget,
+    }
+
+
 def _least_dynamic(kappa: Any, alpha: Any) -> dict[str, Any]:
     square = np.asarray(kappa, dtype=float) ** 2 * alpha
     share = square / (square + 1)
@@ -139,6 +160,7 @@ def _momentum_step(beta: Any, gamma: Any, constants: str) -> dict[str, Any]:
     return {"eta_0": (scale / (np.sqrt(1 + scale**2 * coefficient) + 1))[()], "A": coefficient[()]}
 
 
+_gaussian_std = np.vectorize(gaussian_std, otypes=[float])  # noise of a Gaussian at sensitivity 1
 _ERUB_OUTPUTS = {
     **evaluations(steps="best number of steps, real"),
     **accuracies(Measure.EXCESS_RISK, erub="excess risk bound there, relative to the initial excess risk"),
@@ -181,6 +203,25 @@ GAIN = Calculator(
         ),
         **accuracies(Measure.EXCESS_RISK, uniform="least uniform bound", dynamic="least dynamic bound"),
         **parameters(alpha="noise level"),
+    },
+)
+
+
+RISK = Calculator(
+    _risk,
+    (s.N, s.kappa, s.D, s.G, s.M, s.gap, s.epsilon, s.delta),
+    {
+        **accuracies(
+            Measure.EXCESS_RISK,
+            uniform="bound of the uniform schedule at its best whole number of steps",
+            dynamic="of the dynamic schedule",
+        ),
+        **evaluations(uniform_steps="steps of the uniform schedule", dynamic_steps="of the dynamic schedule"),
+        **parameters(
+            uniform_noise="noise of a coordinate of the mean gradient",
+            dynamic_noise="the same in the last step, which has the least",
+            R="budget that (epsilon, delta) allow, by the exact delta of a Gaussian",
+        ),
     },
 )
 

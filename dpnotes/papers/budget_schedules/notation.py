@@ -34,7 +34,7 @@ ABOVE_ONE = Domain(1)
 FROM_ONE = Domain(1, math.inf, closed=True)
 
 N = symbol("N", "number of training examples", domain=COUNT, usual=(1, 1e4), common="num_examples")
-n = symbol("n", "batch size", domain=COUNT)
+n = symbol("n", "batch size", domain=COUNT, common="batch_size")
 D = symbol("D", "dimension of the parameters", domain=COUNT, usual=(1, 100), common="dim")
 G = symbol(
     "G",
@@ -46,7 +46,7 @@ G = symbol(
 M = symbol("M", "smoothness", LOSS / LENGTH**2, common="smoothness")
 mu = symbol("mu", "constant of Polyak and Lojasiewicz", LOSS / LENGTH**2, usual=(0.1, 10))
 gap = symbol("Delta", "initial excess risk f(theta_1) - f(theta^*)", LOSS, usual=(0.1, 10), common="initial_gap")
-kappa = symbol("kappa", "condition number M/mu", domain=ABOVE_ONE, usual=(1.001, 1e3))
+kappa = symbol("kappa", "condition number M/mu", domain=ABOVE_ONE, usual=(1.001, 1e3), common="condition_number")
 gamma = symbol(
     "gamma", "convergence rate 1 - 1/kappa; 1 - eta_0/kappa with momentum", domain=UNIT_INTERVAL, usual=(0.1, 0.999)
 )

@@ -1,13 +1,13 @@
 """Parameters, rates and sample sizes of the drift escape paper, as functions of plain numbers.
 
 Sets of constants: `paper`, as printed, with 1 for the constants that an O hides; `corrected`, the constants and
-logarithms that the proofs give, with the paper's unspecified C and s as arguments; `one`, all constants and
-logarithms 1. The error of Theorems 2, 3 and 4 has no corrected constants, because their O hides C, s and the
-logarithm mu. `algorithms.theorem_2` gives parameters under all three sets, with noise that is private under the last
-two.
+logarithms that the proofs give, with the paper's unspecified C and s as arguments; `one`, the largest monomial, all
+constants and logarithms 1, with the accountant's noise. The error of Theorems 2, 3 and 4 has no corrected constants,
+because their O hides C, s and the logarithm mu. `algorithms.theorem_2` gives parameters under all three sets, with
+noise that is private under the last two.
 
 Two circular systems are solved to `TOLERANCE`: the equation (5) for mu, whose entries contain mu, by iteration, and the
-error of Theorems 2 and 3, on which the oracle's noise depends, by bisection.
+error of Theorems 2 and 3, on which the oracle's noise depends, by bisection (under `one` it is a closed form).
 """
 
 import math
@@ -235,11 +235,32 @@ def _bisect(excess: Callable[[Any], Any], start: Any, what: str) -> Any:
     return np.exp((low + high) / 2)
 
 
+def _scales(d: Any, G: Any, M: Any, rho: Any, U: Any) -> tuple[Any, Any, Any]:
+    """Return the m n that sampling needs for alpha = 1, the sqrt(m) n epsilon of privacy, and (m n epsilon)^2 n."""
+    privacy = np.sqrt(d) * U * (G**2 * M**8 / rho) ** (1 / 6)
+    return G * U * M, privacy, G**2 * M**4 * U**3 * d / np.sqrt(rho)
+
+
 def _closed_form(n: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: Any, m: Any) -> Any:
-    count, scale = m * n, np.sqrt(m) * n * epsilon
-    sampling = (G * U * M / count) ** (1 / 3)
-    privacy = (G**2 * U**6 * M**8 / rho * (np.sqrt(d) / scale) ** 6) ** (1 / 15)
-    return sampling + privacy + (G**2 * M**4 * U**3 * d / (np.sqrt(rho) * count * scale**2)) ** (2 / 17)
+    """Return the largest monomial of the corrected Theorem 3 (claim thm3.constants)."""
+    sampling, privacy, mixed = _scales(d, G, M, rho, U)
+    terms = (
+        (sampling / (m * n)) ** (1 / 3),
+        (privacy / (np.sqrt(m) * n * epsilon)) ** (2 / 5),
+        (mixed / ((m * n * epsilon) ** 2 * n)) ** (2 / 17),
+    )
+    return np.maximum(np.maximum(terms[0], terms[1]), terms[2])
+
+
+def _inverse_form(alpha: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: Any, m: Any) -> Any:
+    """Return the n at which the closed form is alpha."""
+    sampling, privacy, mixed = _scales(d, G, M, rho, U)
+    terms = (
+        sampling / (m * alpha**3),
+        privacy / (np.sqrt(m) * epsilon * alpha**2.5),
+        np.cbrt(mixed / ((m * epsilon) ** 2 * alpha**8.5)),
+    )
+    return np.maximum(np.maximum(terms[0], terms[1]), terms[2])
 
 
 def largest_sensitivity(b_1: Any, b_2: Any, kappa: Any, G: Any, M: Any) -> Any:
@@ -251,22 +272,28 @@ def largest_sensitivity(b_1: Any, b_2: Any, kappa: Any, G: Any, M: Any) -> Any:
     return 2 * np.sqrt((G / b_1) ** 2 + M**2 * kappa / b_2**2)
 
 
-def _described(error: Any, numbers: tuple[Any, ...], constant: Any, constants: str) -> dict[str, Any]:
-    """Return all parameters at a given error."""
+def _described(error: Any, numbers: tuple[Any, ...], delta: Any, constant: Any, constants: str) -> dict[str, Any]:
+    """Return all parameters at a given error; under "one" with the least noise of the accountant."""
     n, d, epsilon, G, M, rho, U, m = numbers
     alpha_over, chi_over, k, data, private = constant
     require_informative("alpha", error, "G", G, why="every point has that, there are too few examples for more")
     psi = error / alpha_over
     chi = chi_over * psi
     eta = np.sqrt(rho * error) / M**2
+    fresh_data, fresh_private, _, _ = _coefficients(constant, *numbers)
     if constants == "paper":
         kappa = _printed_kappa(*numbers)
+    elif constants == "one":
+        kappa = np.maximum(fresh_data * np.sqrt(error) / psi**2, np.sqrt(fresh_private * error) / psi)
     else:
-        fresh_data, fresh_private, _, _ = _coefficients(constant, *numbers)
         kappa = _balanced_kappa(psi**2, error, fresh_data, fresh_private)
     b1, b2 = n * kappa / (k * U * eta), n * eta * chi**2 / (k * U)
     sigma = np.sqrt(data / m * (G**2 / b1 + M**2 * kappa / b2))
-    r = np.sqrt(private / m * (G**2 / b1**2 + M**2 * kappa / b2**2)) / epsilon
+    sensitivity = largest_sensitivity(b1, b2, kappa, G, M)
+    if constants == "one":
+        r = _least_noise(epsilon, delta) * sensitivity / np.sqrt(m)
+    else:
+        r = np.sqrt(private / m * (G**2 / b1**2 + M**2 * kappa / b2**2)) / epsilon
     _check_smoothness(M, np.sqrt(rho * error))
     for name, batch in (("b_1", b1), ("b_2", b2)):
         too_few = f"Expected {name}={{batch:.4g}} >= 1: there are too few examples for a batch of one."
@@ -290,7 +317,7 @@ def _described(error: Any, numbers: tuple[Any, ...], constant: Any, constants: s
         "sigma": sigma,
         "r": r,
         # Each of the m clients adds its own noise, which is sqrt(m) times the noise of their mean.
-        "delta_reached": gaussian_delta(epsilon, np.sqrt(m) * r / largest_sensitivity(b1, b2, kappa, G, M)),
+        "delta_reached": gaussian_delta(epsilon, np.sqrt(m) * r / sensitivity),
     }
 
 
@@ -299,24 +326,22 @@ def _shared_rate(
 ) -> dict[str, Any]:
     numbers = _floats(n, d, epsilon, G, M, rho, U, m)
     constant = _constants(d, delta, epsilon, constants)
-    error = _bisect(
-        lambda e: _excess(e, numbers, constant, constants), constant[0] * _closed_form(*numbers), "for alpha"
-    )
-    return _described(error, numbers, constant, constants)
+    error = constant[0] * _closed_form(*numbers)
+    if constants != "one":
+        error = _bisect(lambda e: _excess(e, numbers, constant, constants), error, "for alpha")
+    return _described(error, numbers, delta, constant, constants)
 
 
 def _shared_samples(
     alpha: Any, d: Any, epsilon: Any, delta: Any, G: Any, M: Any, rho: Any, U: Any, m: Any, constants: str
 ) -> dict[str, Any]:
     alpha, *rest = _floats(alpha, d, epsilon, G, M, rho, U, m)
-    d, epsilon, G, M, rho, U, m = rest
+    d, epsilon = rest[:2]
     constant = _constants(d, delta, epsilon, constants)
-    level = alpha / constant[0]
-    guess = G * U * M / (m * level**3) + np.sqrt(d) * U * M ** (4 / 3) * G ** (1 / 3) / (
-        rho ** (1 / 6) * np.sqrt(m) * epsilon * level**2.5
-    )
-    count = _bisect(lambda c: _excess(alpha, (c, *rest), constant, constants), guess, "for n")
-    found = _described(alpha, (count, *rest), constant, constants)
+    count = _inverse_form(alpha / constant[0], *rest)
+    if constants != "one":
+        count = _bisect(lambda c: _excess(alpha, (c, *rest), constant, constants), count, "for n")
+    found = _described(alpha, (count, *rest), delta, constant, constants)
     return {"n": count, **{name: value for name, value in found.items() if name != "alpha"}}
 
 
@@ -449,9 +474,12 @@ SAMPLES = Calculator(partial(_shared_samples, m=1), (s.alpha, *_PROBLEM), _SAMPL
 SHARED_SAMPLES = Calculator(_shared_samples, (s.alpha, *_PROBLEM, s.m), _SAMPLE_OUTPUTS, _ORDERS, _HIDDEN)
 # The calculator that `algorithms.theorem_2` takes its oracle from: the printed batch sizes with the accountant's noise.
 # Theorem 1 gives the error of an escape at that noise.
-PLAN = replace(
-    RATE, outputs={**_RATE_OUTPUTS, **parameters(alpha="what the batches balance")}, constants=_CONSTANTS, missing={}
-)
+_PLANNED: dict[str, Any] = {
+    "outputs": {**_RATE_OUTPUTS, **parameters(alpha="what the batches balance")},
+    "constants": _CONSTANTS,
+    "missing": {},
+}
+PLAN, SHARED_PLAN = replace(RATE, **_PLANNED), replace(SHARED_RATE, **_PLANNED)
 SELECTION = Calculator(
     _selection,
     (s.a, s.m, s.n, s.d, s.epsilon, s.omega_s),

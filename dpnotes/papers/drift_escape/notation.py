@@ -42,7 +42,7 @@ n = symbol(
     usual=(10, 1e6),
     common="num_examples",
 )
-m = symbol("m", "number of clients", domain=COUNT, usual=(1, 100))
+m = symbol("m", "number of clients", domain=COUNT, usual=(1, 100), common="clients")
 epsilon = symbol("epsilon", "privacy loss", usual=(0.1, 10), common="epsilon")
 delta = symbol("delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-9, 0.1), common="delta")
 alpha = symbol(
@@ -61,7 +61,7 @@ decrease = symbol("F_esc", "decrease of the risk by one escape", LOSS, latex="\\
 T = symbol("T", "number of steps", usual=(1, 1e6))
 N = symbol("N", "number of saddles that are escaped", latex="N_{saddle}")
 Q = symbol("Q", "attempts at each saddle")
-omega = symbol("omega", "failure probability of Algorithm 1", domain=UNIT_INTERVAL)
+omega = symbol("omega", "failure probability of Algorithm 1", domain=UNIT_INTERVAL, common="failure")
 omega0 = symbol("omega_0", "failure probability at one saddle", domain=UNIT_INTERVAL, usual=(1e-12, 0.99))
 C = symbol("C", "an absolute constant")
 c = symbol("c", "an absolute constant", usual=(1, 10))
@@ -84,7 +84,7 @@ omega_s = symbol(
     "omega_s", "failure probability of Algorithm 4", domain=UNIT_INTERVAL, latex="\\omega'", usual=(1e-4, 0.5)
 )
 # With G, M, rho and U set to 1, the error has no unit.
-a = symbol("a", "alpha, where G = M = rho = U = 1", latex="\\alpha")
+a = symbol("alpha", "alpha, where G = M = rho = U = 1")
 p = symbol("p", "sqrt(d)/(n epsilon)", domain=UNIT_INTERVAL, usual=(1e-9, 1))
 data = symbol("D", "sqrt(m) n epsilon", latex="(\\sqrt{m}n\\epsilon)")
 

@@ -1,7 +1,8 @@
 """Sample sizes, accuracies and parameters of Kornowski, Liu and Talwar (2025) as functions of plain numbers.
 
 The paper states orders of magnitude. `constants="paper"` evaluates the printed formulas with 1 for every hidden
-constant; `"one"` also corrects the errata and drops logarithms. The noise of these two sets is not private.
+constant. `"one"` corrects the errata and drops logarithms: an order is the largest of its monomials, and the noise is
+the accountant's. The printed noise is not private.
 `"corrected"` evaluates the bounds of a proof with every constant; `proved.single_pass` names the lemmas. Where no such
 proof exists, `"corrected"` is an error.
 """
@@ -9,6 +10,7 @@ proof exists, `"corrected"` is an error.
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -20,8 +22,6 @@ from dpnotes.theory import blocks
 from dpnotes.theory.calculators import (
     Calculator,
     Measure,
-    Output,
-    Role,
     accuracies,
     evaluations,
     parameters,
@@ -53,7 +53,7 @@ def _generalisation(d: Any, alpha: Any, epsilon: Any, Phi: Any, L: Any) -> _Term
 
 
 def _plain_single(d: Any, alpha: Any, epsilon: Any, Phi: Any, L: Any) -> _Terms:
-    return [(Phi * L**2 / alpha * (1 + d**0.5 / epsilon), 3.0)]
+    return [(Phi * L**2 / alpha, 3.0), (Phi * L**2 * d**0.5 / (epsilon * alpha), 3.0)]
 
 
 def _plain_multi(d: Any, alpha: Any, epsilon: Any, Phi: Any, L: Any) -> _Terms:
@@ -75,8 +75,9 @@ def _terms(name: str, *problem: Any) -> _Terms:
     return [term for part in _METHODS[name][0] for term in part(*problem)]
 
 
-def _size(name: str, d: Any, alpha: Any, beta: Any, epsilon: Any, Phi: Any, L: Any) -> Any:
-    return sum(term * beta**-power for term, power in _terms(name, d, alpha, epsilon, Phi, L))
+def _size(name: str, d: Any, alpha: Any, beta: Any, epsilon: Any, Phi: Any, L: Any, constants: str) -> Any:
+    sizes = [term * beta**-power for term, power in _terms(name, d, alpha, epsilon, Phi, L)]
+    return reduce(np.maximum, sizes) if constants == "one" else sum(sizes)
 
 
 def _smoothing_size(d: Any, alpha: Any, beta: Any, epsilon: Any, L: Any, R: Any, constants: str) -> Any:
@@ -88,19 +89,22 @@ def _sizes(*given: Any, constants: str) -> dict[str, Any]:
     d, alpha, beta, epsilon, delta, Phi, L, R = proved.floats(*given)
     proved.domain(alpha, beta, Phi, L)
     proved.far(d, alpha, R)
-    found = {name: _size(name, d, alpha, beta, epsilon, Phi, L) for name in _METHODS}
+    found = {name: _size(name, d, alpha, beta, epsilon, Phi, L, constants) for name in _METHODS}
     return {**found, "lasry_lions": _smoothing_size(d, alpha, beta, epsilon, L, R, constants)}
 
 
-def _one_size(name: str, explicit: Callable[..., Any] | None = None) -> Callable[..., dict[str, Any]]:
+def _one_size(
+    name: str, explicit: Callable[..., Any] | None = None, plain: Callable[..., Any] | None = None
+) -> Callable[..., dict[str, Any]]:
     def size(
         d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str
     ) -> dict[str, Any]:
         if constants == "corrected" and explicit is not None:
-            return {"n": explicit(d, alpha, beta, epsilon, delta, Phi, L)}
+            problem = d, alpha, beta, epsilon, delta, Phi, L
+            return {"n": explicit(*problem)} | ({"n_plain": plain(*problem)} if plain else {})
         d, alpha, beta, epsilon, delta, Phi, L = proved.floats(d, alpha, beta, epsilon, delta, Phi, L)
         proved.domain(alpha, beta, Phi, L)
-        return {"n": _size(name, d, alpha, beta, epsilon, Phi, L)}
+        return {"n": _size(name, d, alpha, beta, epsilon, Phi, L, constants)}
 
     return size
 
@@ -114,28 +118,45 @@ def _lasry_lions(*given: Any, constants: str) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- accuracy for a sample size
-def _accuracies(*given: Any, constants: str) -> dict[str, Any]:
-    n, d, alpha, epsilon, delta, Phi, L = proved.floats(*given)
-    proved.domain(alpha, L, Phi, L)
-    return {name: _accuracy(_terms(name, d, alpha, epsilon, Phi, L), n, L, name) for name in _METHODS}
+def _one_accuracy(name: str, explicit: Callable[..., Any] | None = None) -> Callable[..., dict[str, Any]]:
+    """Return a function for the beta at which a method needs n examples."""
+
+    def accuracy(
+        n: Any, d: Any, alpha: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str
+    ) -> dict[str, Any]:
+        n, d, alpha, epsilon, delta, Phi, L = proved.floats(n, d, alpha, epsilon, delta, Phi, L)
+        proved.domain(alpha, L, Phi, L)
+        terms = _terms(name, d, alpha, epsilon, Phi, L)
+        if constants == "one":
+            beta = reduce(np.maximum, [(term / n) ** (1 / power) for term, power in terms])
+            require(beta <= L * (1 + 1e-12), _VACUOUS, Vacuous, n=n)
+            return {"beta": np.minimum(beta, L)[()]}
+
+        def size(beta: Any) -> Any:
+            if explicit is None or constants == "paper":
+                return sum(term * beta**-power for term, power in terms)
+            return explicit(d, alpha, beta, epsilon, delta, Phi, L)
+
+        return {"beta": _inverse(size, n, L)}
+
+    return accuracy
 
 
-def _accuracy(terms: _Terms, n: Any, L: Any, name: str) -> Any:
-    """Return the beta at which the sum of the terms equals n, by bisection in log(beta)."""
-    least = sum(term * L**-power for term, power in terms)
-    require(n >= least, f"Expected n={{n:g}} large enough for beta <= L in {name}: the bound is vacuous.", Vacuous, n=n)
-    alone = [(term / n) ** (1 / power) for term, power in terms]
-    if len(terms) == 1:
-        return np.minimum(alone[0], L)[()]
-    low = np.log(np.maximum(*alone))
-    # At the larger of the two single-term roots the sum is at least n; at 2^(1/p) times it, p the smaller power, at
-    # most n.
-    high = low + math.log(2) / min(power for _, power in terms)
-    for _ in range(math.ceil(math.log2(math.log(2) / _TOLERANCE))):
+_VACUOUS = "Expected n={n:g} large enough for beta <= L: the bound is vacuous."
+
+
+def _inverse(size: Callable[[Any], Any], n: Any, L: Any) -> Any:
+    """Return the least beta up to L at which a decreasing size is at most n, by bisection in log(beta)."""
+    require(size(L) <= n, _VACUOUS, Vacuous, n=n)
+    high = np.log(L) + 0.0 * n  # broadcast over n
+    low = high - 1.0
+    while np.any(more := size(np.exp(low)) <= n):
+        high, low = np.where(more, low, high), np.where(more, low - 1.0, low)
+    for _ in range(math.ceil(math.log2(1 / _TOLERANCE))):
         middle = (low + high) / 2
-        above = sum(term * np.exp(-power * middle) for term, power in terms) > n
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    return np.minimum(np.exp((low + high) / 2), L)[()]
+        enough = size(np.exp(middle)) <= n
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return np.exp(high)[()]
 
 
 # ---------------------------------------------------------------- parameters
@@ -156,15 +177,23 @@ def _single_parameters(*given: Any, constants: str) -> dict[str, Any]:
         # The sensitivity of exact smoothed gradients; estimates approach it as the number of directions grows.
         increment = 4 * _sharp_smoothness(d, alpha, L) * found["D"] / found["B2"]
         sensitivity = np.maximum(2 * L / found["B1"], increment)
-    levels = proved.tree_levels(found["Sigma"])
-    reached = gaussian_delta(epsilon, found["sigma"] / (sensitivity * np.sqrt(np.maximum(levels, 1))))
-    return {**found, "sensitivity": sensitivity, "delta_reached": reached}
+    scale = sensitivity * np.sqrt(np.maximum(proved.tree_levels(found["Sigma"]), 1))
+    if constants == "one":
+        found["sigma"] = scale * proved.least_noise(epsilon, delta)
+    reached = gaussian_delta(epsilon, found["sigma"] / scale)
+    return {**found, **_learner(found, beta, L, constants), "sensitivity": sensitivity, "delta_reached": reached}
+
+
+def _learner(found: dict[str, Any], beta: Any, L: Any, constants: str) -> dict[str, Any]:
+    """Return the step size of the online learner, D/(G1 sqrt(M)) of Proposition 2.6."""
+    moment = L + beta / 6 if constants == "corrected" else L
+    return {"eta": found["D"] / (moment * np.sqrt(found["M"]))}
 
 
 def _single_order(d: Any, alpha: Any, beta: Any, epsilon: Any, Phi: Any, L: Any, constants: str) -> dict[str, Any]:
     root = np.sqrt(d)
     if constants == "paper":
-        steps = _size("single_pass", d, alpha, beta, epsilon, Phi, L)
+        steps = _size("single_pass", d, alpha, beta, epsilon, Phi, L, constants)
         pieces = (
             (Phi**2 * alpha / (L**2 * steps**2)) ** (1 / 3),
             (Phi * alpha * epsilon / (d * L * steps)) ** 0.5,
@@ -182,7 +211,7 @@ def _single_order(d: Any, alpha: Any, beta: Any, epsilon: Any, Phi: Any, L: Any,
         directions = d + 0 * move
         block = alpha / move
     return {
-        "n": 2 * steps,
+        "n": steps * (1 if constants == "one" else 2),
         "T": steps,
         "D": move,
         "Sigma": period,
@@ -205,8 +234,13 @@ def _multi_parameters(*given: Any, constants: str) -> dict[str, Any]:
         at_reset = 2 * L / found["n"]
         at_increment = 4 * _sharp_smoothness(d, alpha, L) * found["D"] / found["n"]
     resets, increments = proved.resets_of(found["T"], found["Sigma"])
+    if constants == "one":  # half of the budget each
+        noise = proved.least_noise(epsilon, delta) * math.sqrt(2)
+        found["sigma1"] = noise * at_reset * np.sqrt(resets)
+        found["sigma2"] = noise * at_increment * np.sqrt(np.maximum(increments, 1))
     costs = resets * (at_reset / found["sigma1"]) ** 2 + increments * (at_increment / found["sigma2"]) ** 2
     reached = gaussian_delta(epsilon, 1 / np.sqrt(costs))
+    found |= _learner(found, beta, L, constants)
     return {**found, "sensitivity1": at_reset, "sensitivity2": at_increment, "delta_reached": reached}
 
 
@@ -215,7 +249,7 @@ def _multi_order(
 ) -> dict[str, Any]:
     root = np.sqrt(d)
     logarithm = -np.log(delta) if constants == "paper" else 1.0
-    size = _size("multi_pass_empirical", d, alpha, beta, epsilon, Phi, L) * np.sqrt(logarithm)
+    size = _size("multi_pass_empirical", d, alpha, beta, epsilon, Phi, L, constants) * np.sqrt(logarithm)
     if constants == "paper":
         move, steps = alpha**2 * beta**2 / L**2, Phi * L**2 / (alpha**2 * beta**3)
         large = "Expected beta={beta:g} small enough for Sigma = L^2/(alpha beta^2 sqrt(d)) >= 1."
@@ -241,6 +275,32 @@ def _multi_order(
         "m_reset": at_reset,
         "m_increment": at_increment,
     }
+
+
+def _plain_parameters(*given: Any, constants: str) -> dict[str, Any]:
+    """Return the parameters of the claim own.plain_multi.parameters, and a single pass in batches of n/T."""
+    d, alpha, beta, epsilon, delta, Phi, L = proved.floats(*given)
+    proved.domain(alpha, beta, Phi, L)
+    move = alpha * beta**2 / L**2
+    steps, block, noise = Phi / (move * beta), alpha / move, proved.least_noise(epsilon, delta)
+    batch = np.maximum(1.0, np.sqrt(d) / epsilon)
+    many = _size("plain_multi_pass_empirical", d, alpha, beta, epsilon, Phi, L, constants)
+    return {
+        "T": steps,
+        "D": move,
+        "M": block,
+        **_learner({"D": move, "M": block}, beta, L, constants),
+        "B": batch,
+        "sigma_single": 2 * L * noise / batch,
+        "n": many,
+        "sigma_multi": 2 * L * noise * np.sqrt(np.ceil(steps)) / many,
+    }
+
+
+def _calls(*given: Any, constants: str) -> dict[str, Any]:
+    found = _single_parameters(*given, constants=constants)
+    calls, first = (found["T"] * found[name] for name in ("m", "m_first_order"))
+    return {"calls": calls, "calls_first_order": first, "ratio": calls / first}
 
 
 def _tree_noise(*given: Any, constants: str) -> dict[str, Any]:
@@ -327,6 +387,7 @@ _PARAMETERS = {
     **parameters(
         clip_reset="norm at which a sample's mean over directions is clipped at a reset (corrected)",
         clip_increment="the same of an increment (corrected)",
+        eta="step size of the online learner",
         delta_reached="delta at epsilon, an example replaced: what the noise is worth",
     ),
 }
@@ -337,9 +398,15 @@ SIZES = Calculator(
     _ORDERS,
     _SOME_HIDDEN,
 )
-SINGLE_PASS = Calculator(_one_size("single_pass", _proved_size(proved.single_pass)), _PROBLEM, _SIZE, _SETS)
+_PLAIN_SIZE = _explicit_size("n_single_pass")
+SINGLE_PASS = Calculator(
+    _one_size("single_pass", _proved_size(proved.single_pass), _PLAIN_SIZE),
+    _PROBLEM,
+    {**_SIZE, **sample_sizes(n_plain="what one plain pass needs, goldstein.own.plain_single (corrected)")},
+    _SETS,
+)
 MULTI_PASS = Calculator(_one_size("multi_pass_empirical", _proved_size(proved.multi_pass)), _PROBLEM, _SIZE, _SETS)
-PLAIN_SINGLE_PASS = Calculator(_one_size("plain_single_pass", _explicit_size("n_single_pass")), _PROBLEM, _SIZE, _SETS)
+PLAIN_SINGLE_PASS = Calculator(_one_size("plain_single_pass", _PLAIN_SIZE), _PROBLEM, _SIZE, _SETS)
 PLAIN_MULTI_PASS = Calculator(
     _one_size("plain_multi_pass_empirical", _explicit_size("n_multi_pass")), _PROBLEM, _SIZE, _SETS
 )
@@ -350,12 +417,50 @@ LASRY_LIONS = Calculator(
     _ORDERS,
     _HIDDEN,
 )
-ACCURACY = Calculator(
-    _accuracies,
-    (s.n, s.d, s.alpha, s.epsilon, s.delta, s.Phi, s.L),
-    {name: Output(f"beta: {what}", Role.ACCURACY, _measure(name)) for name, (_, what) in _METHODS.items()},
+_GIVEN = (s.n, s.d, s.alpha, s.epsilon, s.delta, s.Phi, s.L)
+
+
+def _accuracy_calculator(name: str, explicit: Callable[..., Any] | None = None) -> Calculator:
+    outputs = accuracies(_measure(name), beta=_METHODS[name][1])
+    sets, missing = (_SETS, {}) if explicit else (_ORDERS, _HIDDEN)
+    return Calculator(_one_accuracy(name, explicit), _GIVEN, outputs, sets, missing)
+
+
+PRIOR_ACCURACY, MULTI_PASS_POPULATION_ACCURACY, PLAIN_MULTI_PASS_POPULATION_ACCURACY = map(
+    _accuracy_calculator, ("prior", "multi_pass", "plain_multi_pass")
+)
+SINGLE_PASS_ACCURACY = _accuracy_calculator("single_pass", _proved_size(proved.single_pass))
+MULTI_PASS_ACCURACY = _accuracy_calculator("multi_pass_empirical", _proved_size(proved.multi_pass))
+PLAIN_SINGLE_PASS_ACCURACY = _accuracy_calculator("plain_single_pass", _PLAIN_SIZE)
+PLAIN_MULTI_PASS_ACCURACY = _accuracy_calculator("plain_multi_pass_empirical", _explicit_size("n_multi_pass"))
+PLAIN_PARAMETERS = Calculator(
+    _plain_parameters,
+    _PROBLEM,
+    {
+        **evaluations(T="steps"),
+        **parameters(
+            D="largest move per step",
+            M="steps in a block",
+            eta="step size of the online learner",
+            B="minibatch of one pass",
+            sigma_single="its noise per coordinate, private by the accountant",
+        ),
+        **sample_sizes(n="samples of many passes"),
+        **parameters(sigma_multi="their noise per coordinate, private by the accountant"),
+    },
+    ("one",),
+    {"corrected": "goldstein.explicit has the sizes and steps that are proved"},
+)
+CALLS = Calculator(
+    _calls,
+    _PROBLEM,
+    evaluations(
+        calls="function values of one pass, T m",
+        calls_first_order="gradients of one pass, Theorem 6.1",
+        ratio="the first over the second",
+    ),
     _ORDERS,
-    _SOME_HIDDEN,
+    _HIDDEN,
 )
 SINGLE_PASS_PARAMETERS = Calculator(
     _single_parameters,

@@ -38,13 +38,13 @@ _GRADIENT = LOSS / LENGTH
 # Given by the user: the problem, the target, the budget.
 d = symbol("d", "dimension", domain=COUNT, usual=(1, 1e3), common="dim")
 n = symbol("n", "number of samples", domain=_FROM_ONE, common="num_examples")
-alpha = symbol("alpha", "Goldstein radius", LENGTH)
+alpha = symbol("alpha", "Goldstein radius", LENGTH, common="radius")
 beta = symbol("beta", "bound on the norm of the least Goldstein subgradient", _GRADIENT)
 epsilon = symbol("epsilon", "privacy loss", usual=(1, 1e6), common="epsilon")
 delta = symbol("delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-12, 0.25), common="delta")
 Phi = symbol("Phi", "initial gap F(x_0) - inf F, or a bound on it", LOSS, usual=(0.1, 10), common="initial_gap")
 L = symbol("L", "Lipschitz constant of the loss of every sample", _GRADIENT, usual=(0.1, 10), common="lipschitz")
-R = symbol("R", "distance to a minimiser, or diameter of the outputs", LENGTH)
+R = symbol("R", "distance to a minimiser, or diameter of the outputs", LENGTH, common="distance")
 R_smoothed = symbol("R~", "distance to a minimiser of the smoothed objective", LENGTH, latex="\\tilde R")
 zeta = symbol("zeta", "failure probability of generalisation", domain=UNIT_INTERVAL)
 

@@ -2,8 +2,9 @@
 
 There are four sets of constants. `corrected`: the formulas that the claims confirm, with the factors of the proofs and
 the exact accountant's noise. `given`: the same formulas with the noise of Theorem 3.1 and the caller's c_1 and c_2.
-`paper`: as printed, even where the units are inconsistent. `one`: the corrected formulas with every factor 1. The
-absolute constants that the paper does not give (c, c_1, c_2, c_eta) are arguments.
+`paper`: as printed, even where the units are inconsistent. `one`: the largest monomial of the corrected formulas, every
+factor and logarithm 1, with the accountant's noise. The absolute constants that the paper does not give (c, c_1, c_2,
+c_eta) are arguments, except where a set does not use them.
 
 Theorem 3.1 states that constants c_1 and c_2 exist for randomly drawn batches, but no proof gives their values.
 Therefore `corrected` requires full batches, B = n, where the smallest sufficient noise is known exactly, and ignores
@@ -14,6 +15,7 @@ accountant for fixed-size batches.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -109,9 +111,9 @@ def _gradient_terms(
     if constants == "paper":
         logs = L * np.sqrt(np.log(T / delta)) + sigma * np.sqrt(np.log(n * T)) + np.sqrt(-sigma * np.log(delta))
         return 2 * np.sqrt(L * f_max) + c * logs, 0.0
-    tail = np.sqrt(np.log(T / delta))
     if constants == "one":
-        return np.sqrt(L * f_max) + _spread(sigma, n), tail
+        return np.maximum(np.sqrt(L * f_max), sigma), 0.0  # alpha is at most sqrt(L f_max)
+    tail = np.sqrt(np.log(T / delta))
     return np.sqrt(2 * L * f_max * (1 + 64 * c * c_eta)) + _spread(sigma, n), np.sqrt(2 * c * c_eta) * tail
 
 
@@ -185,6 +187,8 @@ class _Given:
 
     def noise_floor(self, B: Any, alpha: Any, C: Any, dim: Any) -> Any:
         """Return the least Delta: at least sigma/sqrt(B), with an allowed epsilon and a step size of at most 1/L."""
+        if self.constants == "one":
+            return reduce(np.maximum, (self.sigma / np.sqrt(B), alpha / np.sqrt(dim), C / (B * np.sqrt(self.epsilon))))
         floor = np.maximum(self.sigma / np.sqrt(B), alpha * np.sqrt(self.c_eta / dim))
         if self.constants != "corrected":
             floor = np.maximum(floor, self.c_2 * C / B * np.sqrt(-np.log(self.delta) / (self.c_1 * self.epsilon)))
@@ -194,6 +198,8 @@ class _Given:
 
     def reach(self, scale: float, dim: Any) -> tuple[Any, Any]:
         """Return numerator and denominator of alpha^2 n / C for a real-valued number of steps; the noise cancels."""
+        if self.constants == "one":
+            return np.sqrt(self.L * self.f_max * dim), self.epsilon
         inside = scale / self.c_eta * self.L * self.f_max * dim
         if self.constants == "corrected":
             return np.sqrt(inside) * 2 * _least_noise(self.epsilon, self.delta), 1.0
@@ -201,7 +207,15 @@ class _Given:
 
     def steps(self, scale: float, dim: Any, noise: Any, alpha: Any) -> Any:
         """Return T, the number of steps that this noise needs for this accuracy."""
-        return scale * self.L * self.f_max * dim * noise**2 / (self.c_eta * alpha**4)
+        constant = 1.0 if self.constants == "one" else self.c_eta
+        return scale * self.L * self.f_max * dim * noise**2 / (constant * alpha**4)
+
+    def private(self, found: dict[str, Any], B: Any) -> None:
+        """Put the least noise of the accountant in place of its order, and add the delta that the noise reaches."""
+        if self.constants == "one":
+            least = 2 * _least_noise(self.epsilon, self.delta)
+            found["Delta"] = least * found["C"] * np.sqrt(np.ceil(found["T"])) / B
+        found["delta_reached"] = _reached(B, self.epsilon, found["C"], found["Delta"], found["T"])
 
     def require_alpha(self, alpha: Any, T: Any) -> None:
         """Refuse an accuracy outside the range of the loop, as `_require_alpha` does."""
@@ -227,13 +241,13 @@ def _loop(n: Any, d: Any, B: Any, *numbers: Any, constants: str, gradients: str 
         bound = first + alpha * second
         noise = given.noise_floor(B, alpha, bound, dim)
         steps = given.steps(scale, dim, noise, alpha)
-        step_size = given.c_eta * alpha**2 / (given.L * dim * noise**2)
+        step_size = scale * given.f_max / (alpha**2 * steps)
         found.update(alpha=alpha, Delta=noise, C=bound, T=steps, eta=step_size)
         return np.log(steps)
 
     _settle(step, np.zeros(np.broadcast(size, dim, B, *numbers[:5]).shape) + 5.0)
     given.require_alpha(found["alpha"], found["T"])
-    found["delta_reached"] = _reached(B, given.epsilon, found["C"], found["Delta"], found["T"])
+    given.private(found, B)
     return {name: found[name] for name in ("alpha", "eta", "T", "Delta", "C", "delta_reached")}
 
 
@@ -252,7 +266,7 @@ def _require_alpha(alpha: Any, T: Any, delta: Any, L: Any, f_max: Any, rho: Any,
     first = np.sqrt(2 * L * np.asarray(f_max))
     require_informative("alpha", alpha, "sqrt(2 L f_max)", first, why="x_0 itself has that", closed=True)
     if constants != "paper":
-        largest = np.sqrt(L * f_max / np.log(T / delta))
+        largest = np.sqrt(L * f_max / (1.0 if constants == "one" else np.log(T / delta)))
         another = "Expected alpha={alpha:.4g} <= {largest:.4g}: beyond, the step size has another form."
         require(np.less_equal(alpha, largest), another, alpha=alpha, largest=largest)
     flat = L**2 / rho
@@ -291,7 +305,7 @@ def _sample_size(alpha: Any, d: Any, B: Any, *numbers: Any, constants: str) -> d
         B = found["n"]
     _require_batch(B, found["n"])
     given.require_alpha(alpha, found["T"])
-    found["delta_reached"] = _reached(B, given.epsilon, found["C"], found["Delta"], found["T"])
+    given.private(found, B)
     return {name: found[name] for name in ("n", "T", "Delta", "C", "delta_reached")}
 
 
@@ -311,6 +325,7 @@ def _selection(d: Any, epsilon: Any, L: Any, rho: Any, f_max: Any, constants: st
 
 _WORTH = "delta at epsilon of whole batches with that noise, an example replaced; of smaller ones at most"
 _FREE = (s.c, s.c_1, s.c_2, s.c_eta)
+_UNUSED = {"corrected": (s.c_1, s.c_2), "one": _FREE}
 failure = s.SYMBOLS.symbol("failure", "probability that some gradient exceeds C", domain=s.UNIT_INTERVAL)
 PRIVACY_NOISE = Calculator(
     _privacy_noise,
@@ -336,6 +351,7 @@ GRADIENT_BOUND = Calculator(
     (s.n, s.T, s.delta, s.L, s.f_max, s.sigma, s.alpha, s.c, s.c_eta),
     parameters(C="bound of the gradients' norms"),
     SETS,
+    unused={"one": (s.c, s.c_eta)},
 )
 SENSITIVITY = Calculator(
     _sensitivity,
@@ -361,19 +377,22 @@ _LOOP_OUTPUTS = {
     **_RUN,
 }
 CLOSED_LOOP = Calculator(
-    _loop, (s.n, s.d, s.B, s.epsilon, s.delta, s.L, s.f_max, s.sigma, s.rho, *_FREE), _LOOP_OUTPUTS, NOISE_SETS
-)
+    _loop, (s.n, s.d, s.B, s.epsilon, s.delta, s.L, s.f_max, s.sigma, s.rho, *_FREE), _LOOP_OUTPUTS, NOISE_SETS,
+    unused=_UNUSED,
+)  # fmt: skip
 DETERMINISTIC_LOOP = Calculator(
     _deterministic_loop,
     (s.n, s.d, s.B, s.epsilon, s.delta, s.L, s.f_max, s.sigma, s.rho, s.c_1, s.c_2, s.c_eta),
     {**_LOOP_OUTPUTS, **parameters(C="half of how far gradients of exchanged samples are apart")},
     ("corrected", "given"),
+    unused={"corrected": (s.c_1, s.c_2)},
 )
 SAMPLE_SIZE = Calculator(
     _sample_size,
     (s.alpha, s.d, s.B, s.epsilon, s.delta, s.L, s.f_max, s.sigma, s.rho, *_FREE),
     {**sample_sizes(n="number of examples"), **_RUN},
     NOISE_SETS,
+    unused=_UNUSED,
 )
 SELECTION = Calculator(
     _selection,

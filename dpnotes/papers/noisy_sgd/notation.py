@@ -37,7 +37,7 @@ FROM_ONE = Domain(1, math.inf, closed=True)
 
 n = symbol("n", "number of examples", domain=COUNT, usual=(2, 1e6), common="num_examples")
 d = symbol("d", "dimension", domain=COUNT, usual=(1, 1e6), common="dim")
-B = symbol("B", "batch size", domain=COUNT, usual=(1, 1e3))
+B = symbol("B", "batch size", domain=COUNT, usual=(1, 1e3), common="batch_size")
 T = symbol("T", "number of iterations", domain=COUNT, usual=(10, 1e6))
 epsilon = symbol("epsilon", "privacy loss", usual=(0.1, 8), common="epsilon")
 delta = symbol("delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-8, 0.1), common="delta")
@@ -48,7 +48,9 @@ ell = symbol("ell", "a logarithm: of 1/delta, of T/delta, of nT", domain=ABOVE_O
 L = symbol("L", "smoothness", SMOOTHNESS, usual=(0.1, 10), common="smoothness")
 rho = symbol("rho", "Lipschitz constant of the Hessian", LOSS / LENGTH**3, usual=(0.1, 10), common="hessian_lipschitz")
 f_max = symbol("f_max", "bound of f(x_0) - f(x*)", LOSS, latex="f_{\\max}", usual=(1e-8, 10), common="initial_gap")
-sigma = symbol("sigma", "scale of a sample's gradient around the gradient", GRADIENT, usual=(1e-6, 10))
+sigma = symbol(
+    "sigma", "scale of a sample's gradient around the gradient", GRADIENT, usual=(1e-6, 10), common="gradient_noise"
+)
 alpha = symbol("alpha", "gradient norm of the stationary point that is looked for", GRADIENT, usual=(0.01, 10))
 eta = symbol("eta", "step size", STEP, usual=(1e-6, 1))
 C = symbol("C", "bound of the gradients' norms", GRADIENT, usual=(0.1, 10))

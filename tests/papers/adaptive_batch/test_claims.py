@@ -285,15 +285,15 @@ def profile(epsilon, mu):
 
 
 @pytest.mark.parametrize(
-    ("constants", "rate"),
+    ("constants", "terms"),
     [
-        ("paper", printed_rate),
-        ("one", best_rate + first_query),
+        ("paper", [printed_rate]),
+        ("one", monomials(best_rate + first_query)),
     ],
 )
-def test_accuracy_is_the_checked_rate(constants, rate):
+def test_accuracy_is_the_checked_rate(constants, terms):
     found = calculate("thm3.11.alpha", **POINT, constants=constants)
-    assert found["alpha"] == pytest.approx(at_example(rate, **POINT), rel=1e-12)
+    assert found["alpha"] == pytest.approx(max(at_example(term, **POINT) for term in terms), rel=1e-12)
     size = {k: POINT[k] for k in ("d", "epsilon", "G", "M", "B")}
     back = calculate("own.sample_size", alpha=found["alpha"], **size, constants=constants)
     assert back["n"] == pytest.approx(POINT["n"], rel=1e-10) and back["kappa"] == found["kappa"]
@@ -353,7 +353,8 @@ def test_calculators_are_monotone():
         assert (np.diff(found["alpha"]) < 0).all() and (np.diff(found["batch"]) > 0).all()
         assert (np.diff(found["steps"]) > 0).all()
         epsilons = calculate("thm3.11.alpha", **{**POINT, "epsilon": np.logspace(-2, 2, 30)}, constants=constants)
-        assert (np.diff(epsilons["alpha"]) < 0).all()
+        change = np.diff(epsilons["alpha"])
+        assert (change <= 0).all() and (change[:4] < 0).all()  # one: where sampling is the largest term, none
         sizes = calculate(
             "own.sample_size",
             alpha=np.logspace(-6, -0.1, 50),

@@ -400,11 +400,24 @@ def test_total_delta_of_the_experiments():
     assert calculate("thm3.3.privacy", epsilon=8.0, delta=0.01, failure=0.01, constants="paper")["delta"] == 0.02
 
 
-@pytest.mark.parametrize("constants", ["given", "paper", "one"])
+def test_constants_one_are_the_largest_monomial_and_private():
+    corrected = claim("noisy_sgd.thm3.5.sigma").correction()
+    assert corrected is not None
+    for sigma in (0.1, 10.0):
+        sizes = {"n": 10**8, "d": 1000, "epsilon": 0.5, "delta": 1e-6, "L": 3.0, "f_max": 2.0, "sigma": sigma}
+        found = calculate("thm3.5.alpha", **sizes, B=10**8, rho=0.5, constants="one")
+        value: Any = corrected.statement.value
+        terms = [float(m.xreplace({s: sizes[s.name] for s in m.free_symbols})) for m in value.args]
+        assert found["alpha"] == pytest.approx(max(terms))
+        assert found["delta_reached"] == pytest.approx(1e-6)
+        assert found["T"] * found["eta"] == pytest.approx(2.0 / found["alpha"] ** 2)
+
+
+@pytest.mark.parametrize("constants", ["given", "paper"])
 def test_the_closed_loop_satisfies_its_equations(constants):
     found = calculate("thm3.5.alpha", n=SIZE, **SETTING, constants=constants)
     alpha, eta, steps, noise, bound = (found[k] for k in ("alpha", "eta", "T", "Delta", "C"))
-    factor, more = (1, 0) if constants == "one" else (64, 1)
+    factor, more = 64, 1
     private = bound * math.sqrt(steps * math.log(1e6)) / SIZE
     assert noise == pytest.approx(private, rel=1e-9)
     assert steps == pytest.approx(factor / (eta * alpha**2), rel=1e-9)
@@ -415,9 +428,8 @@ def test_the_closed_loop_satisfies_its_equations(constants):
         c_eta=0.1, constants="corrected" if constants == "given" else constants,
     )  # fmt: skip
     assert bound == pytest.approx(again["C"], rel=1e-3)
-    if constants != "one":
-        law = 8 / math.sqrt(0.1) * bound * math.sqrt(1001 * math.log(1e6)) / SIZE
-        assert alpha**2 == pytest.approx(law, rel=1e-9)
+    law = 8 / math.sqrt(0.1) * bound * math.sqrt(1001 * math.log(1e6)) / SIZE
+    assert alpha**2 == pytest.approx(law, rel=1e-9)
 
 
 @pytest.mark.parametrize("constants", ["corrected", "given", "paper", "one"])

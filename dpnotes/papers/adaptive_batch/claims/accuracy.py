@@ -207,13 +207,13 @@ uniform = sqrt(d / n)
 at("thmA.2.gradient", "Theorem A.2", "Uniform deviation of gradients")(
     Rate(
         gradient,
-        uniform,
+        G * uniform,
         {"concentration on the net": G * sqrt(d * ell / n), "off the net": M * distance},
         (distance,),
         logs=(ell,),
-        normalised=(G,),
     ),
-    "eq. (3) and the distance r to the net, which may be taken small: it is hidden in ell = log(R/r).",
+    "eq. (3) and the distance r to the net, which may be taken small: it is hidden in ell = log(R/r). The last line of "
+    "the proof has the factor G (written L); the theorem leaves it out.",
 )
 at("thmA.2.hessian", "Theorem A.2", "Uniform deviation of Hessians")(
     Rate(

@@ -282,6 +282,7 @@ at_period = {B1: PERIOD, B2: Integer(1)}
 at("remark6.2", "Remark 6.2, and Section 1.1", "Oracle calls with and without gradients")(
     Rate(ratio, d**2, {"directions": expand((m_printed / m_first).xreplace(at_period))}, order="Omega", tilde=True),
     "The m of Theorem 3.1 over that of Theorem 6.1, with B1 = Sigma = alpha/(D sqrt d) and B2 = 1.",
+    calculation=calculate.CALLS,
 )
 at("lemma6.3.reset", "Lemma 6.3, first case", "Sensitivity of a reset with gradients")(
     Inequality((u + v) * L / B1, L / B1, example={L: 1, B1: 10, u: 1, v: 1}),

@@ -85,7 +85,7 @@ at_most_n = {"samples": T / n, **{name: COUNTS[name] for name in ("Sigma >= 1", 
 at("thm3.1.accuracy", "Section 3, proof of Theorem 3.1", "Accuracy of one pass")(
     Rate(norm, accuracy, final, (D, period, T), at_most_n, enough_samples, tilde=True),
     "The bound before tuning, minimised over D, Sigma and T <= n. The third printed term is between these two.",
-    calculation=calculate.ACCURACY,
+    calculation=calculate.SINGLE_PASS_ACCURACY,
 )
 at("thm3.1.accuracy.third", "Section 3, proof of Theorem 3.1", "Third term of the accuracy of one pass")(
     Rate(
@@ -186,6 +186,7 @@ at("remark3.3", "Remark 3.3", "Oracle calls")(
         },
     ),
     "T/Sigma resets of 2 m B1 evaluations, increments of 4 m B2, with B1 = Sigma and B2 = 1.",
+    calculation=calculate.CALLS,
 )
 at("lemma3.4.reset", "Lemma 3.4, first case", "Sensitivity of a reset")(
     Rate(

@@ -1,0 +1,206 @@
+"""A question: sizes, privacy, constants of the problem, and what is wanted."""
+
+import difflib
+import importlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpnotes import papers
+from dpnotes.theory.calculators import Measure
+from dpnotes.theory.methods import Method
+from dpnotes.theory.orders import UNITS
+from dpnotes.theory.refusals import MixedLetters, require
+from dpnotes.theory.symbols import COUNT, POSITIVE, UNIT_INTERVAL, Domain, PaperSymbol
+from dpnotes.util import validate
+
+GOALS: Mapping[str, tuple[Measure, ...]] = {
+    "sosp": (Measure.SECOND_ORDER, Measure.SECOND_ORDER_EMPIRICAL),
+    "fosp": (Measure.FIRST_ORDER, Measure.FIRST_ORDER_EMPIRICAL),
+    "goldstein": (Measure.GOLDSTEIN, Measure.GOLDSTEIN_EMPIRICAL),
+    "risk": (Measure.EXCESS_RISK,),
+}
+# A point with the first promise also has the second, on the same objective.
+IMPLIES = {
+    Measure.SECOND_ORDER: Measure.FIRST_ORDER,
+    Measure.SECOND_ORDER_EMPIRICAL: Measure.FIRST_ORDER_EMPIRICAL,
+}
+
+
+@dataclass(frozen=True)
+class Field:
+    """A number that a question has.
+
+    Args:
+      label: its meaning, with the letter in which it is usually written.
+      domain: the numbers that it may be.
+      default: its value if none is given.
+      least: the smallest value on a slider.
+      most: the largest value on a slider.
+    """
+
+    label: str
+    domain: Domain = POSITIVE
+    default: float = 1.0
+    least: float = 1e-3
+    most: float = 1e3
+
+
+FIELDS: Mapping[str, Field] = {
+    "num_examples": Field("examples n, of each client", Domain(2, math.inf, True, True), math.nan, 2, 1e15),
+    "dim": Field("dimension d", COUNT, math.nan, 1, 1e12),
+    "epsilon": Field("privacy loss epsilon", default=math.nan, most=100),
+    "delta": Field("privacy failure delta", UNIT_INTERVAL, math.nan, 1e-12, 0.1),
+    "lipschitz": Field("Lipschitz constant G of an example's loss"),
+    "smoothness": Field("smoothness M"),
+    "hessian_lipschitz": Field("Lipschitz constant rho of the Hessian"),
+    "initial_gap": Field("initial gap F(x_0) - inf F"),
+    "clients": Field("clients m", COUNT, 1, 1, 1e4),
+    "radius": Field("Goldstein radius", most=1),
+    "distance": Field("distance R to a minimiser"),
+    "condition_number": Field("condition number kappa", Domain(1), 10.0, 1.001, 1e4),
+    "failure": Field("failure probability of the optimiser", UNIT_INTERVAL, 0.01, 1e-6, 0.5),
+}
+SHORT = {"n": "num_examples", "d": "dim"}
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of the atlas.
+
+    Args:
+      given: a number for each of `FIELDS`.
+      goal: a key of `GOALS`, or "all".
+      alpha: the accuracy that is wanted, if one is.
+
+    Raises:
+      ValueError: a number is outside its domain, the goal is unknown, or alpha is vacuous.
+
+    >>> ask(n=100, d=2.5, epsilon=1.0, delta=1e-5)
+    Traceback (most recent call last):
+    ValueError: Expected dim=2.5 >= 1 and an integer.
+    """
+
+    given: Mapping[str, float]
+    goal: str = "all"
+    alpha: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, field in FIELDS.items():
+            field.domain.check(name, self.given[name])
+        validate.one_of(("all", *GOALS), goal=self.goal)
+        if self.alpha is None:
+            return
+        validate.positive(alpha=self.alpha)
+        if self.goal == "all":
+            raise ValueError(f"Expected a goal with alpha={self.alpha!r}, one of: {', '.join(GOALS)}.")
+        value, words = limit(self.measures[0], self.given)
+        require(
+            self.alpha < value, f"Expected alpha={{alpha:g}} < {{value:.6g}}: {words}.", alpha=self.alpha, value=value
+        )
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The measures that are shown."""
+        goals = GOALS if self.goal == "all" else (self.goal,)
+        return tuple(measure for goal in goals for measure in GOALS[goal])
+
+
+def ask(goal: str = "all", alpha: float | None = None, **numbers: Any) -> Question:
+    """Return a question, with the defaults of `FIELDS`.
+
+    Args:
+      goal: "sosp", "fosp", "goldstein", "risk" or "all".
+      alpha: the accuracy that is wanted; needs a goal.
+      **numbers: by the names of `FIELDS`, or `n` and `d`; n, d, epsilon and delta have no defaults.
+
+    Raises:
+      MixedLetters: a name is the letter of a paper.
+      ValueError: a name is unknown or missing, or as `Question`.
+      TypeError: a number is none.
+
+    >>> ask(n=100, d=2, epsilon=1.0, delta=1e-5, U=1.0)
+    Traceback (most recent call last):
+    dpnotes.theory.refusals.MixedLetters: Expected common names, got U, a letter of drift_escape: initial_gap is its
+        common name.
+    """
+    given: dict[str, float] = {}
+    for typed, value in numbers.items():
+        name = SHORT.get(typed, typed)
+        if name not in FIELDS:
+            raise _unknown(typed)
+        if name in given:
+            raise ValueError(f"Expected {name} once, got it twice.")
+        validate.real(**{name: value})
+        given[name] = value
+    if missing := [name for name, field in FIELDS.items() if name not in given and math.isnan(field.default)]:
+        raise ValueError(f"Expected {', '.join(missing)}: there is no usual value.")
+    return Question({name: given.get(name, field.default) for name, field in FIELDS.items()}, goal, alpha)
+
+
+def _unknown(name: str) -> ValueError:
+    for key in papers.PAPERS:
+        for symbol in vars(importlib.import_module(f"dpnotes.papers.{key}.notation")).values():
+            if isinstance(symbol, PaperSymbol) and symbol.name == name:
+                common = symbol.common if symbol.common in FIELDS else None
+                instead = f"{common} is its common name" if common else "no question has it"
+                return MixedLetters(f"Expected common names, got {name}, a letter of {key}: {instead}.")
+    near = difflib.get_close_matches(name, FIELDS, n=1)
+    offer = f"; did you mean {near[0]}?" if near else "."
+    return ValueError(f"Expected {name!r} to be one of: n, d, {', '.join([*FIELDS][2:])}{offer}")
+
+
+def limit(measure: Measure, given: Mapping[str, float]) -> tuple[float, str]:
+    """Return the accuracy from which on a promise is vacuous, and the reason in words.
+
+    >>> given = {"lipschitz": 2.0, "smoothness": 3.0, "hessian_lipschitz": 0.5, "initial_gap": 4.0, "radius": 0.5}
+    >>> limit(Measure.FIRST_ORDER, given)
+    (2.0, 'every point has that, G')
+    >>> limit(Measure.SECOND_ORDER, given)
+    (18.0, 'every point has that, M^2/rho')
+    """
+    if measure is Measure.EXCESS_RISK:
+        return 1.0, "the start has that risk"
+    G = given["lipschitz"]
+    if measure in GOALS["goldstein"]:
+        return min(
+            (G, "every point has that, L"), (given["initial_gap"] / given["radius"], "the start has that, gap/radius")
+        )
+    start = math.sqrt(2 * given["smoothness"] * given["initial_gap"])
+    gradient = min((G, "every point has that, G"), (start, "the start has that, sqrt(2 M gap)"))
+    if measure in GOALS["fosp"]:
+        return gradient
+    curvature = given["smoothness"] ** 2 / given["hessian_lipschitz"]
+    return max(gradient, (curvature, "every point has that, M^2/rho"), key=lambda pair: pair[0])
+
+
+def promises(method: Method, measure: Measure) -> bool:
+    """Return whether a method promises this measure, itself or by a stronger promise on the same objective.
+
+    >>> from dpnotes.papers import methods
+    >>> [promises(methods()[0], goal[0]) for goal in GOALS.values()]
+    [True, True, False, False]
+    """
+    return method.measure is measure or (not method.floor and IMPLIES.get(method.measure) is measure)
+
+
+def masked(method: Method, given: Mapping[str, float], normalised: tuple[str, ...] = ()) -> str:
+    """Return the reason why a method promises nothing for these numbers, or "".
+
+    Args:
+      method: the method.
+      given: numbers by common name.
+      normalised: the names that the source of its order sets to 1.
+    """
+    if given["clients"] != 1 and not method.by_clients:
+        return f"masked: no theorem for {given['clients']:g} clients"
+    if others := [name for name in normalised if given[name] != 1]:
+        return f"masked: its source sets {', '.join(others)} to 1, and the units do not tell more"
+    failing = [f"refused: expected {condition.text}" for condition in method.domain if not condition.holds(given)]
+    return "; ".join(failing)
+
+
+def for_orders(given: Mapping[str, float]) -> dict[str, float]:
+    """The numbers that orders depend on; the noise of a gradient is taken as the Lipschitz constant."""
+    return {name: given[name] for name in UNITS if name in given} | {"gradient_noise": given["lipschitz"]}

@@ -1,0 +1,105 @@
+"""The answer in a few sentences: what holds with constants, the best order that stands, and what comes next."""
+
+import math
+from typing import TYPE_CHECKING
+
+from dpnotes.atlas.question import Question
+from dpnotes.atlas.takeovers import takeovers
+from dpnotes.theory.calculators import Measure
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def sentences(table: "pd.DataFrame") -> list[str]:
+    """Return the first lines of the answer.
+
+    Args:
+      table: of `dpnotes.atlas.ranking.choose`, with details.
+
+    >>> from dpnotes.atlas.ranking import choose
+    >>> table = choose(60_000, 800_000, 2.0, 1e-5, goal="goldstein")
+    >>> for line in sentences(table)[:2]:
+    ...     print(line)
+    With constants: no promise about gradients says anything here.
+    Goldstein stationarity for the population: the best order that stands is 0.1953 (one plain pass (ours)).
+    """
+    question: Question = table.attrs["question"]
+    lines = with_constants(table) if table.attrs["details"] else []
+    for measure in question.measures:
+        rows = table[(table["measure"] == str(measure)) & (table["state"] == "informative")]
+        if rows.empty:
+            lines.append(f"{_capital(measure)}: every order is vacuous here.")
+        elif measure is Measure.EXCESS_RISK:
+            continue
+        else:
+            lines.append(f"{_capital(measure)}: {_best(rows)}")
+        lines += _next(question, measure)
+    return lines
+
+
+def with_constants(table: "pd.DataFrame") -> list[str]:
+    """Return what holds with constants, first that nothing about gradients does if that is so.
+
+    >>> from dpnotes.atlas.ranking import choose
+    >>> with_constants(choose(10**15, 1, 2.0, 1e-5, goal="goldstein"))[0].split(" <=")[0]
+    'With constants: Goldstein stationarity for the population'
+    """
+    holds = table[(table["state"] == "informative") & table["proved"].notna()]
+    holds = holds[~holds["proved_reason"].str.startswith("vacuous")]
+    gradient = holds[holds["measure"] != str(Measure.EXCESS_RISK)]
+    lines = []
+    if gradient.empty and (table["measure"] != str(Measure.EXCESS_RISK)).any():
+        lines.append("With constants: no promise about gradients says anything here.")
+    for measure, rows in holds.groupby("measure", sort=False):
+        best = rows.loc[rows["proved"].idxmin()]
+        parts = [best["method"], best["standing"] if best["standing"] != "stands" else "", best["proved_reason"]]
+        words = ", ".join(filter(None, parts))
+        lines.append(f"With constants: {measure} <= {best['proved']:.4g} ({words}).")
+    return lines
+
+
+def _best(rows: "pd.DataFrame") -> str:
+    stands, least = rows[rows["standing"] == "stands"], rows["order"].min()
+    first = (
+        f"the best order that stands is {_named(stands)}." if len(stands) else "no order that stands is informative."
+    )
+    if len(stands) and stands["order"].min() <= least * (1 + 1e-9):
+        return first
+    better = rows[rows["order"] <= least * (1 + 1e-9)]
+    reasons = ", ".join(dict.fromkeys(better["standing"]))
+    return f"{first} Smaller, but {reasons}: {_named(better)}."
+
+
+def _named(rows: "pd.DataFrame") -> str:
+    least = rows["order"].min()
+    names = rows[rows["order"] <= least * (1 + 1e-9)]["method"]
+    return f"{least:.4g} ({'; '.join(names)})"
+
+
+def _next(question: Question, measure: Measure) -> list[str]:
+    found = takeovers(question, measure)
+    n = question.given["num_examples"]
+    after = [one for one in found if one.value > n and one.formula]
+    if not after:
+        return []
+    one = after[0]
+    names = "; ".join(one.best) if one.best else "none"
+    return [f"  From n = {amount(one.value)} = {one.formula} on, the best order is that of: {names}."]
+
+
+def amount(value: float) -> str:
+    """Return a number for people: `60,000`, `2.56e+12`, `0.0863`, or a dash if it is missing.
+
+    >>> amount(60_000.0), amount(0.086334), amount(math.nan)
+    ('60,000', '0.08633', '-')
+    """
+    if not math.isfinite(value):
+        return "-" if math.isnan(value) else "none"
+    if 1e4 <= abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def _capital(measure: Measure) -> str:
+    return str(measure)[0].upper() + str(measure)[1:]

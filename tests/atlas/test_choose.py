@@ -1,0 +1,359 @@
+"""The atlas: the numbers of its ranking, where methods take over, what stands, and what is refused."""
+
+import itertools
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from dpnotes import papers
+from dpnotes.atlas.methods import methods
+from dpnotes.atlas.question import FIELDS, GOALS, ask, for_orders, limit
+from dpnotes.atlas.ranking import COLUMNS, choose, outcome, ranked
+from dpnotes.atlas.report import sentences
+from dpnotes.atlas.takeovers import leaders, orders_of, takeovers
+from dpnotes.cli.main import app
+from dpnotes.papers.adaptive_batch.calculators import LOWER_BOUND
+from dpnotes.theory.cache import Verdicts
+from dpnotes.theory.calculators import Measure
+from dpnotes.theory.claims import Severity
+from dpnotes.theory.methods import PARAMETERS, Standing, standing
+from dpnotes.theory.refusals import MixedLetters
+
+EXAMPLE = {"n": 60_000, "d": 800_000, "epsilon": 2.0, "delta": 1e-5}
+LARGE = {"n": 10**6, "d": 1000, "epsilon": 1.0, "delta": 1e-5}
+SMALL = {"n": 1000, "d": 20, "epsilon": 1.0, "delta": 1e-5}
+ANOTHER = {**LARGE, "lipschitz": 2.0, "smoothness": 3.0, "hessian_lipschitz": 0.5, "initial_gap": 4.0, "radius": 0.5}
+ADAPTIVE, DRIFT = "SPIDER with a tree and adaptive batches", "drift escape with adaptive DP-SPIDER"
+FIXED, NOISY = "SPIDER with Gaussian noise and fixed batches", "noisy SGD"
+PLAIN, TREE, MANY = "one plain pass (ours)", "one pass with a tree (Theorem 3.1)", "many passes (Theorem 4.1)"
+LASRY = "Lasry-Lions smoothing and a warm start (Theorem B.5)"
+
+
+def row(table: pd.DataFrame, name: str, measure: Measure | None = None) -> Any:
+    found = table[table["method"] == name]
+    return (found if measure is None else found[found["measure"] == str(measure)]).iloc[0]
+
+
+# ---------------------------------------------------------------- numbers
+@pytest.mark.parametrize(
+    ("numbers", "expected", "printed"),
+    [
+        (
+            EXAMPLE,
+            {ADAPTIVE: 0.086334, DRIFT: 0.1409112, FIXED: 0.1225056, NOISY: 0.086334, PLAIN: 0.1953385, TREE: 2.581989,
+             MANY: 0.3676412},
+            {},
+        ),
+        (
+            LARGE,
+            {ADAPTIVE: 0.01, DRIFT: 0.01719072, FIXED: 0.01333521, NOISY: 0.005623413, PLAIN: 0.03162278,
+             TREE: 0.03162278, MANY: 0.003162278},
+            {DRIFT: 0.01584893, FIXED: 0.0117877},
+        ),
+        (
+            SMALL,
+            {ADAPTIVE: 0.1, DRIFT: 0.1242335, FIXED: 0.1090508, NOISY: 0.06687403, PLAIN: 0.1647549, TREE: 0.1647549,
+             MANY: 0.04472136},
+            {DRIFT: 0.1149, FIXED: 0.1},
+        ),
+        (
+            ANOTHER,
+            {ADAPTIVE: 0.028844991, DRIFT: 0.057656963, PLAIN: 0.10039606, TREE: 0.12649111},
+            {ADAPTIVE: 0.03259},
+        ),
+        ({**ANOTHER, "clients": 16}, {DRIFT: 0.032709256}, {}),
+    ],
+)  # fmt: skip
+def test_orders_of_the_issue(numbers, expected, printed):
+    table = choose(**numbers, details=False)
+    assert {name: row(table, name)["order"] for name in expected} == pytest.approx(expected, rel=1e-5)
+    assert {name: row(table, name)["printed"] for name in printed} == pytest.approx(printed, rel=3e-4)
+
+
+def test_the_table_of_the_example():
+    table = choose(**EXAMPLE)
+    assert [*table.columns] == [*COLUMNS]
+    assert row(table, TREE)["state"] == "vacuous" and "every point has that, L" in row(table, TREE)["reason"]
+    assert math.isnan(row(table, PLAIN)["printed"]), "no number of ours under another's name"
+    assert row(table, MANY)["measure"] == str(Measure.GOLDSTEIN_EMPIRICAL)
+    for name in (ADAPTIVE, DRIFT, PLAIN, NOISY):
+        assert row(table, name)["delta_reached"] <= 1e-5 * (1 + 1e-6), "private by the accountant"
+    assert row(table, ADAPTIVE)["delta_printed"] > 0.5, "control: the printed noise is not"
+    assert row(table, ADAPTIVE)["outcome"] == outcome("adaptive_batch.slopes") != "not run"
+    assert {*table["relation"]} >= {"replace-one", "zero-out-one"}
+    lines = sentences(table)
+    assert lines[0] == "With constants: no promise about gradients says anything here."
+    assert any("From n = 2.56e+12 = dim^2 epsilon^2" in line for line in lines)
+    assert row(table, "gradient descent, dynamic schedule")["proved"] == pytest.approx(0.1436, rel=1e-3)
+
+
+def test_with_constants_holds_where_a_proof_says_so():
+    table = choose(10**15, 2, 2.0, 1e-5)
+    for name in (PLAIN, TREE, MANY, NOISY):
+        found = row(table, name)
+        assert found["order"] < found["proved"] < 1
+    lines = sentences(table)
+    assert lines[0].startswith("With constants: second-order stationarity for the data <= ")
+    assert "(noisy SGD, if c = c_eta = 1)" in lines[0]
+
+
+def test_promises_are_ranked_within_a_measure_and_those_that_stand_come_first():
+    table = choose(**LARGE, details=False)
+    for _, rows in table.groupby("measure"):
+        states = ["informative", "floor", "vacuous", "masked", "refused"]
+        order = [(states.index(r.state), [*Standing].index(Standing(r.standing)), r.order) for r in rows.itertuples()]
+        assert [key[:2] for key in order] == sorted(key[:2] for key in order)
+        for _, group in itertools.groupby(order, key=lambda key: key[:2]):
+            values = [value for *_, value in group if value == value]
+            assert values == sorted(values)
+
+
+def test_a_stronger_promise_is_in_the_list_of_the_weaker_and_never_crosses_objectives():
+    table = choose(**LARGE, details=False)
+    weaker = row(table, ADAPTIVE, Measure.FIRST_ORDER)
+    assert weaker["note"].startswith("It promises more: second-order stationarity for the population.")
+    population = table[table["measure"] == str(Measure.FIRST_ORDER)]["method"]
+    assert "DP-SPIDER" in {*population} and NOISY not in {*population}
+    floors = table[table["method"].str.startswith("no algorithm")]
+    assert [*floors["measure"]] == [str(Measure.SECOND_ORDER)], "a floor of saddles is none of gradients"
+
+
+def test_limits():
+    given = ask(**ANOTHER).given
+    values = {measure: limit(measure, given)[0] for measure in Measure}
+    assert values[Measure.SECOND_ORDER] == 18 == values[Measure.SECOND_ORDER_EMPIRICAL]
+    assert values[Measure.FIRST_ORDER] == 2 and values[Measure.GOLDSTEIN] == 2 and values[Measure.EXCESS_RISK] == 1
+    assert limit(Measure.GOLDSTEIN, {**given, "radius": 8.0}) == (0.5, "the start has that, gap/radius")
+    assert limit(Measure.FIRST_ORDER, {**given, "initial_gap": 0.01})[0] == pytest.approx(math.sqrt(0.06))
+    table = choose(100, 10**4, 1.0, 1e-5, hessian_lipschitz=0.01, details=False)
+    found = row(table, ADAPTIVE)
+    assert found["order"] >= 1 and found["state"] == "informative" and found["reason"] == "its gradient part is empty"
+    assert row(table, ADAPTIVE, Measure.FIRST_ORDER)["state"] == "vacuous"
+
+
+def test_a_floor_is_the_bound_that_is_quoted_and_is_no_promise():
+    high = {"n": 10**4, "d": 10**9, "epsilon": 100.0, "delta": 1e-5}
+    table = choose(**high, goal="sosp", details=False)
+    floor = table[table["state"] == "floor"].iloc[0]
+    assert floor["order"] == pytest.approx(LOWER_BOUND(n=10**4, d=10**9)["alpha"])
+    assert (table[table["state"] == "informative"]["order"] >= floor["order"] * (1 - 1e-9)).sum() > 0
+    assert row(choose(**EXAMPLE, goal="sosp", details=False), floor["method"])["state"] == "refused"
+    assert row(choose(**high, lipschitz=2.0, goal="sosp", details=False), floor["method"])["state"] == "masked"
+    assert all(floor["method"] not in one.best for one in takeovers(ask(**high), Measure.SECOND_ORDER))
+
+
+def test_examples_that_are_needed():
+    table = choose(**LARGE, goal="sosp", alpha=0.05)
+    for name in (ADAPTIVE, DRIFT, FIXED, NOISY):
+        n = row(table, name)["needed"]
+        again = choose(**{**LARGE, "n": math.ceil(n * (1 + 1e-9))}, goal="sosp", details=False)
+        assert row(again, name)["order"] == pytest.approx(0.05, rel=1e-3)
+    risk = choose(**LARGE, goal="risk", alpha=1e-4)
+    n = row(risk, "gradient descent, uniform schedule")["needed"]
+    for size, enough in ((n, True), (n - 1, False)):
+        found = row(choose(**{**LARGE, "n": size}, goal="risk"), "gradient descent, uniform schedule")
+        assert (found["proved"] <= 1e-4) == enough
+
+
+def test_an_answer_below_one_is_remarked():
+    found = row(choose(100, 1, 100.0, 1e-5, goal="goldstein", alpha=0.5), "many plain passes (ours)")
+    assert found["needed"] < 1 and found["reason"] == "needed below one"
+    refused = row(choose(100, 1, 100.0, 1e-5, lipschitz=1e-3, initial_gap=1e-6, goal="sosp"), DRIFT)
+    assert refused["parameters_reason"].startswith("Expected b_2=0.06813 >= 1: there are too few examples")
+
+
+# ---------------------------------------------------------------- who takes over
+def test_takeovers_of_the_issue():
+    question = ask(**EXAMPLE)
+    population = takeovers(question, Measure.GOLDSTEIN)
+    assert [one.best[0] for one in population if one.best][0] == PLAIN
+    last = population[-1]
+    assert last.value == pytest.approx(2.56e12) and last.formula.startswith("dim^2 epsilon^2 ")
+    lasry = takeovers(question, Measure.GOLDSTEIN_EMPIRICAL)[-1]
+    assert lasry.best == (LASRY,) and lasry.value == pytest.approx(4e5)
+    alone = {
+        reading: next(
+            one for one in takeovers(question, Measure.SECOND_ORDER, "dim", reading) if one.best == (ADAPTIVE,)
+        )
+        for reading in ("order", "printed")
+    }
+    assert alone["order"].value == pytest.approx(156.595, rel=1e-5)
+    assert alone["order"].value == pytest.approx(4 * 60_000 ** (1 / 3))
+    assert alone["printed"].value == pytest.approx(531.6, rel=1e-3) and alone["printed"].value == pytest.approx(
+        4 * 60_000 ** (4 / 9)
+    )
+
+
+@pytest.mark.parametrize("numbers", [EXAMPLE, LARGE, SMALL, ANOTHER, {**ANOTHER, "clients": 16}])
+def test_every_takeover_is_that_of_bisection(numbers):
+    question, compared = ask(**numbers), 0
+    given = for_orders(question.given)
+    for measure, along, reading in itertools.product(Measure, ("num_examples", "dim"), ("order", "printed")):
+        orders, largest = orders_of(question, measure, reading), math.log(limit(measure, question.given)[0])
+        known = takeovers(question, measure, along, reading)
+
+        def best(place: float, orders=orders, largest=largest, along=along) -> tuple[str, ...]:
+            logs = {name: math.log(value) for name, value in given.items()} | {along: place}
+            return leaders({name: order.log(logs) for name, order in orders.items()}, largest)
+
+        field = FIELDS[along]
+        grid = np.linspace(math.log(field.least) + 1e-7, math.log(field.most) - 1e-7, 1500)
+        found = [best(place) for place in grid]
+        for low, high, before, after in zip(grid, grid[1:], found, found[1:], strict=False):
+            if before == after:
+                continue
+            while high - low > 1e-12 * abs(high) + 1e-13:
+                middle = (low + high) / 2
+                low, high = (middle, high) if best(middle) == before else (low, middle)
+            near = min(known, key=lambda one: abs(math.log(one.value) - high))
+            assert math.log(near.value) == pytest.approx(high, abs=1e-7), (measure, along, reading)
+            compared += 1
+        assert len(known) - 1 >= len({*map(str, found)}) - 1
+    assert compared >= (4 if "clients" in numbers else 8)
+
+
+# ---------------------------------------------------------------- what stands
+def test_standings_of_today():
+    table = choose(**LARGE, details=False)
+    words = {name: row(table, name)["standing"] for name in table["method"]}
+    assert words[ADAPTIVE] == words[DRIFT] == words[LASRY] == "conditional"
+    assert words[NOISY] == words[PLAIN] == words[TREE] == words[MANY] == "stands"
+    assert words[FIXED] == words["DP-SPIDER"] == "quoted"
+    assert "drift_escape.thm2.noise" in row(table, DRIFT)["because"]
+
+
+def test_a_standing_follows_the_severities_and_premises_of_its_claims():
+    known = {method.name: method for method in methods()}
+    constant = papers.claim("goldstein.lemma3.5.sigma")
+    assert constant.erratum is not None and constant.erratum.severity is Severity.CONSTANT
+    worse = replace(constant, erratum=replace(constant.erratum, severity=Severity.PROOF))
+    undone = replace(constant, erratum=replace(constant.erratum, severity=Severity.PROOF, corrected=None))
+    with Verdicts() as verdicts:
+        tree = known[TREE]
+        before = standing(replace(tree, premises=(constant,)), verdicts)
+        assert before[0] is Standing.STANDS and "goldstein.lemma3.5.sigma (constant)" in before[1]
+        assert standing(replace(tree, premises=(worse,)), verdicts) == (
+            Standing.CONDITIONAL,
+            "given goldstein.lemma3.5.sigma, which is refuted",
+        )
+        assert standing(replace(tree, claims=(*tree.claims, worse)), verdicts)[0] is Standing.STANDS, "as corrected"
+        assert standing(replace(tree, claims=(*tree.claims, undone)), verdicts)[0] is Standing.OPEN
+        assert standing(replace(known[ADAPTIVE], premises=()), verdicts)[0] is not Standing.OPEN
+        quoted = replace(tree, source="somebody (2020)")
+        assert standing(quoted, verdicts) == (Standing.QUOTED, "somebody (2020); its proof was not checked")
+
+
+def test_a_new_paper_brings_its_own_methods(tmp_path, monkeypatch):
+    """A package under papers with a module `methods` is found by walking, and no other file names it."""
+    assert {method.paper for method in papers.methods()} == {*papers.PAPERS}
+    monkeypatch.setattr(papers, "PAPERS", (*papers.PAPERS, "newcomer"))
+    folder = tmp_path / "newcomer"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "methods.py").write_text(
+        "from dataclasses import replace\nfrom dpnotes.papers.goldstein.methods import METHODS as THEIRS\n"
+        "METHODS = (replace(THEIRS[0], name='a newcomer'),)\n"
+    )
+    monkeypatch.setattr(papers, "__path__", [*papers.__path__, str(tmp_path)])
+    assert papers.methods()[-1].name == "a newcomer"
+    monkeypatch.delitem(sys.modules, "dpnotes.papers.newcomer.methods")
+    monkeypatch.delitem(sys.modules, "dpnotes.papers.newcomer")
+
+
+def test_parameters_have_their_names():
+    for numbers in (EXAMPLE, LARGE):
+        question = ask(**numbers)
+        for method in methods():
+            if method.parameters is None or method.order is None:
+                continue
+            try:
+                found = method.parameters(question.given, method.order(for_orders(question.given)))
+            except ValueError:
+                continue
+            assert {*found} <= {*PARAMETERS} and all(isinstance(value, float | int) for value in found.values())
+
+
+# ---------------------------------------------------------------- bad input
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"d": 2.5}, ValueError, r"Expected dim=2.5 >= 1 and an integer\."),
+        ({"n": 1}, ValueError, r"Expected num_examples=1 >= 2 and an integer\."),
+        ({"delta": 2.0}, ValueError, r"Expected 0 < delta=2.0 < 1\."),
+        ({"epsilon": -1.0}, ValueError, r"Expected epsilon=-1.0 > 0\."),
+        ({"epsilon": "x"}, TypeError, "epsilon='x' to be a real number"),
+        ({"goal": "sosp", "alpha": 2.0}, ValueError, r"Expected alpha=2 < 1: every point has that"),
+        ({"goal": "risk", "alpha": 1.5}, ValueError, "Expected alpha=1.5 < 1: the start has that risk"),
+        ({"goal": "sosp", "alpha": 0.0}, ValueError, r"Expected alpha=0.0 > 0\."),
+        ({"alpha": 0.1}, ValueError, "Expected a goal with alpha=0.1, one of: sosp, fosp, goldstein, risk"),
+        ({"goal": "peace"}, ValueError, "Expected goal='peace' to be one of: all, sosp, fosp, goldstein, risk"),
+        ({"clients": 1.5}, ValueError, r"Expected clients=1.5 >= 1 and an integer\."),
+        ({"condition_number": 1.0}, ValueError, r"Expected condition_number=1.0 > 1\."),
+        ({"U": 1.0}, MixedLetters, "got U, a letter of drift_escape: initial_gap is its common name"),
+        ({"G": 1.0, "U": 1.0}, MixedLetters, "Expected common names, got G, a letter of adaptive_batch: lipschitz"),
+        ({"c_eta": 1.0}, MixedLetters, "got c_eta, a letter of noisy_sgd: no question has it"),
+        ({"lipshitz": 1.0}, ValueError, "Expected 'lipshitz' to be one of: n, d, .*; did you mean lipschitz"),
+        ({"num_examples": 10}, ValueError, "Expected num_examples once, got it twice"),
+    ],
+)
+def test_bad_input_is_one_typed_line(changes, error, message):
+    with pytest.raises(error, match=message) as raised:
+        choose(**{**EXAMPLE, **changes})
+    assert len(str(raised.value).splitlines()) == 1
+    if changes.get("epsilon") != "x":
+        typed = [f"{name}={value}" for name, value in {**EXAMPLE, **changes}.items()]
+        result = CliRunner().invoke(app, ["choose", *typed])
+        assert result.exit_code == 2 and len(result.stderr.splitlines()) == 1
+
+
+def test_clients_without_a_theorem_are_masked_and_not_vacuous():
+    table = choose(**EXAMPLE, clients=7, details=False)
+    masked = table[table["state"] == "masked"]
+    assert len(masked) == len(table) - 2 and (masked["reason"] == "no theorem for 7 clients").all()
+    assert {*table[table["state"] != "masked"]["method"]} == {DRIFT}
+    wide = choose(**EXAMPLE, radius=2.0, goal="goldstein", details=False)
+    assert (wide["state"] == "refused").sum() == len(wide) - 1
+    assert row(wide, PLAIN)["reason"].startswith("expected radius <= gap/L: the theorems assume it")
+
+
+def test_a_missing_number_is_named():
+    with pytest.raises(ValueError, match="Expected epsilon, delta: there is no usual value"):
+        ask(n=10, d=2)
+
+
+# ---------------------------------------------------------------- the command
+def test_the_command():
+    typed = [f"{name}={value}" for name, value in EXAMPLE.items()]
+    result = CliRunner().invoke(app, ["choose", *typed])
+    assert result.exit_code == 0 and result.stdout.splitlines()[0].startswith("With constants: no promise")
+    found = json.loads(CliRunner().invoke(app, ["choose", *typed, "goal=goldstein", "--json"]).stdout)
+    assert found["question"]["goal"] == "goldstein" and found["rows"][0]["method"] == PLAIN
+    written = CliRunner().invoke(app, ["choose", *typed, "goal=risk", "--csv"]).stdout
+    assert written.splitlines()[0] == ",".join(COLUMNS) and len(written.splitlines()) == 3
+    both = CliRunner().invoke(app, ["choose", *typed, "--csv", "--json"])
+    assert both.exit_code == 2 and "Expected --csv or --json, got both" in both.stderr
+
+
+@pytest.mark.slow
+def test_orders_alone_load_no_torch():
+    program = (
+        "import sys\nfrom dpnotes.atlas.ranking import choose\nchoose(60_000, 800_000, 2.0, 1e-5, details=False)\n"
+        "print('torch' in sys.modules)"
+    )
+    root = Path(__file__).parents[2]
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=root, check=True)
+    assert found.stdout.strip() == "False"
+
+
+def test_goals_cover_all_measures():
+    assert {measure for goal in GOALS.values() for measure in goal} == {*Measure}
+    assert len(ranked(ask(**SMALL), details=False)) > len(methods())

@@ -207,7 +207,7 @@ def test_the_layers_in_words_are_those_that_are_tested():
         "cli", "__main__", "exercises", "solutions"
     }  # fmt: skip
     assert said == {name: MAY_IMPORT[name] - LEAVES for name in said}
-    assert said.keys() == {*below, "papers", "notebook", "exercises", "solutions"}
+    assert said.keys() == {*below, "papers", "atlas", "notebook", "exercises", "solutions"}
 
 
 def test_the_links_of_the_documentation_lead_somewhere():

@@ -67,7 +67,7 @@ SHORT = {"n": "num_examples", "d": "dim"}
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of the atlas.
+    """A question to the atlas.
 
     Args:
       given: a number for each of `FIELDS`.

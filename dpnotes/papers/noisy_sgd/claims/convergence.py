@@ -230,6 +230,7 @@ at("thm3.5.alpha", "Theorem 3.5", "Accuracy: dependence on f_max")(
         best_accuracy(of_f, bound, regime={**small_sigma, **data}),
     ),
     calculation=calculators.CLOSED_LOOP,
+    premises=("lemmaB.12.probability", "thmB.13.noise"),
 )
 
 of_sigma = sqrt(sigma) * (L * f_max) ** Rational(1, 4) * dimension_rate
@@ -244,6 +245,7 @@ at("thm3.5.sigma", "Theorem 3.5", "Accuracy: dependence on sigma")(
         "states no sigma.",
         best_accuracy(of_f + of_sigma, bound, regime={**data, **all_data}),
     ),
+    premises=("lemmaB.12.probability", "thmB.13.noise"),
 )
 at("thm3.5.parameters", "Theorem 3.5", "Step size and number of iterations")(
     Choice(

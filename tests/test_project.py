@@ -202,7 +202,7 @@ def test_the_layers_in_words_are_those_that_are_tested():
     }
     assert said.pop("cli") == {"all"} and MAY_IMPORT["cli"] == {*MAY_IMPORT} - {"cli", "__main__"}
     assert said == {name: MAY_IMPORT[name] - LEAVES for name in said}
-    assert said.keys() == {*EVERYTHING_BELOW_PAPERS - LEAVES, "papers", "notebook"}
+    assert said.keys() == {*EVERYTHING_BELOW_PAPERS - LEAVES, "papers", "atlas", "notebook"}
 
 
 def test_the_links_of_the_documentation_lead_somewhere():

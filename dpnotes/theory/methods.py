@@ -21,7 +21,7 @@ SERIOUS = frozenset({Severity.PROOF, Severity.RATE})  # errata that can move an 
 
 
 class Standing(StrEnum):
-    """Whether a promise stands, the best first."""
+    """The standing of a promise, the best first."""
 
     STANDS = "stands"
     CONDITIONAL = "conditional"  # on a claim that falls

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from dpnotes.atlas.question import Question, ask
 from dpnotes.core import FRESH, WHOLE, Guarantee, Ledger, Price, Relation, Sampling
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles.blocks import Blocks
@@ -81,6 +82,10 @@ def spider() -> Spider:
     budget = torch.tensor([2.0, 2.0], dtype=torch.float64)
     refresh, batches = Refresh.squared_moves(0.5), BatchSizes(10_000, 1000)
     return Spider(VirtualSamples(data(), 10**9), Gaussian(), 5.0, budget, refresh, batches, 2.0, 2.0)
+
+
+def asked() -> Question:
+    return ask("sosp", n=100, d=4, epsilon=1.0, delta=1e-5)
 
 
 def question() -> Selection:
@@ -186,6 +191,10 @@ SEARCH = {"alpha": 0.01, "norm_bound": 1.0, "num_examples": 10**6, "num_candidat
 # Further or other arguments of particular callables.
 NOTHING = Guarantee(0.0, 1e-5, Relation.REPLACE_ONE, "nothing released")
 EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
+    "atlas.question.Question": lambda: {"given": asked().given, "goal": "sosp"},
+    "atlas.question.ask": lambda: {"goal": "sosp", "numbers": {"n": 100, "d": 4, "epsilon": 1.0, "delta": 1e-5}},
+    "atlas.ranking.choose": lambda: {"n": 100, "d": 4, "goal": "sosp", "details": False},
+    "atlas.ranking.ranked": lambda: {"question": asked(), "details": False},
     "core.Constant": lambda: {"basis": "proved", "where": "here"},
     "core.Price": lambda: {"noise_multiplier": torch.ones(1), "charged": torch.tensor([True])},
     "guarantees.Assumption": lambda: {"statement": "numbers are real", "basis": "assumed"},

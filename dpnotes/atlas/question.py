@@ -79,7 +79,7 @@ class Question:
 
     >>> ask(n=100, d=2.5, epsilon=1.0, delta=1e-5)
     Traceback (most recent call last):
-    ValueError: Expected dim=2.5 >= 1 and an integer.
+    ValueError: Expected d=2.5 >= 1 and an integer.
     """
 
     given: Mapping[str, float]
@@ -132,7 +132,8 @@ def ask(goal: str = "all", alpha: float | None = None, **numbers: Any) -> Questi
             raise _unknown(typed)
         if name in given:
             raise ValueError(f"Expected {name} once, got it twice.")
-        validate.real(**{name: value})
+        validate.real(**{typed: value})
+        FIELDS[name].domain.check(typed, value)
         given[name] = value
     if missing := [name for name, field in FIELDS.items() if name not in given and math.isnan(field.default)]:
         raise ValueError(f"Expected {', '.join(missing)}: there is no usual value.")

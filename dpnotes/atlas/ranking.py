@@ -13,6 +13,7 @@ from dpnotes.theory.cache import Verdicts
 from dpnotes.theory.calculators import Measure
 from dpnotes.theory.methods import PARAMETERS, Method, Standing, standing
 from dpnotes.theory.refusals import Vacuous
+from dpnotes.util import validate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +34,7 @@ def choose(
     goal: str = "all",
     alpha: float | None = None,
     details: bool = True,
-    **constants: float,
+    **constants: Any,
 ) -> "pd.DataFrame":
     """Rank the methods of all papers for a problem and a privacy budget.
 
@@ -92,6 +93,8 @@ def ranked(question: Question, *, details: bool = True) -> "pd.DataFrame":
     """
     import pandas as pd
 
+    validate.instance(Question, question=question)
+    validate.flag(details=details)
     rows = []
     with Verdicts() as verdicts:
         for measure in question.measures:

@@ -71,7 +71,8 @@ def takeovers(
     top, field = math.log(limit(measure, question.given)[0]), FIELDS.get(along, FIELDS["lipschitz"])
     logs = {name: math.log(value) for name, value in given.items()} | {along: 0.0}
     orders = orders_of(question, measure, reading)
-    lines = {name: [_Line.of(monomial, logs, along) for monomial in order.monomials] for name, order in orders.items()}
+    ones = {name for order in orders.values() for name in order.normalised}  # they are 1, and so not in formulas
+    lines = {name: [_Line.of(monomial, logs, along, ones) for monomial in o.monomials] for name, o in orders.items()}
     everything = [_Line(top, 0.0, {}), *itertools.chain(*lines.values())]
     low, high = math.log(field.least), math.log(field.most)
     found = {one.meets(two) for one, two in itertools.combinations(everything, 2) if one.slope != two.slope}
@@ -104,8 +105,8 @@ class _Line:
     powers: Mapping[str, Fraction]
 
     @classmethod
-    def of(cls, monomial: Named, logs: Mapping[str, float], along: str) -> "_Line":
-        powers = dict(monomial)
+    def of(cls, monomial: Named, logs: Mapping[str, float], along: str, ones: set[str]) -> "_Line":
+        powers = {name: power for name, power in monomial if name not in ones}
         return cls(log_of(monomial, logs), float(powers.get(along, 0)), powers)
 
     def at(self, place: float) -> float:

@@ -52,7 +52,7 @@ def sources(paper: str) -> list[Path]:
     """The files that a verdict depends on: the engine, the claims, and their imports from the paper and from privacy.
 
     >>> [path.name for path in sources("budget_schedules")][-4:]
-    ['schedules.py', 'noise.py', 'events.py', 'pld.py']
+    ['pld.py', 'tree.py', 'mechanisms.py', 'sums.py']
     """
     package = Path(__file__).parents[1]
     front = package / "papers" / paper

@@ -286,8 +286,8 @@ def test_parameters_have_their_names():
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"d": 2.5}, ValueError, r"Expected dim=2.5 >= 1 and an integer\."),
-        ({"n": 1}, ValueError, r"Expected num_examples=1 >= 2 and an integer\."),
+        ({"d": 2.5}, ValueError, r"Expected d=2.5 >= 1 and an integer\."),
+        ({"n": 1}, ValueError, r"Expected n=1 >= 2 and an integer\."),
         ({"delta": 2.0}, ValueError, r"Expected 0 < delta=2.0 < 1\."),
         ({"epsilon": -1.0}, ValueError, r"Expected epsilon=-1.0 > 0\."),
         ({"epsilon": "x"}, TypeError, "epsilon='x' to be a real number"),

@@ -140,13 +140,8 @@ def budget_schedule(draw: Draw, kind: str) -> Releases:
 
 def budget_schedule_of_risk(draw: Draw) -> Releases:
     sizes = {"N": draw.whole(1e4, 1e6), "D": draw.whole(1, 100), "kappa": draw.between(1.05, 30)}
-    letters = {name: draw.between(0.3, 3) for name in ("G", "M", "Delta")}
-    found = budget_schedules_numbers.RISK(**sizes, **letters, **draw.privacy)
-    return [
-        Event(
-            found["uniform_noise"] * sizes["N"] / letters["G"], Relation.REPLACE_ONE, WHOLE, int(found["uniform_steps"])
-        )
-    ]
+    found = budget_schedules_numbers.RISK(**sizes, G=1.0, M=draw.between(1, 3), Delta=1.0, **draw.privacy)
+    return [Event(found["uniform_noise"] * sizes["N"], Relation.REPLACE_ONE, WHOLE, int(found["uniform_steps"]))]
 
 
 def drift_escape_run(found: drift_escape.DriftEscapeParameters) -> Releases:

@@ -140,10 +140,8 @@ def budget_schedule(draw: Draw, kind: str) -> Releases:
 
 def budget_schedule_of_risk(draw: Draw) -> Releases:
     sizes = {"N": draw.whole(1e4, 1e6), "D": draw.whole(1, 100), "kappa": draw.between(1.05, 30)}
-    letters = {name: draw.between(0.3, 3) for name in ("G", "M", "Delta")}
-    found = budget_schedules_numbers.RISK(**sizes, **letters, **draw.privacy)
-    noise = found["uniform_noise"] * sizes["N"] / letters["G"]
-    return [Event(noise, Relation.REPLACE_ONE, WHOLE, int(found["uniform_steps"]))]
+    found = budget_schedules_numbers.RISK(**sizes, G=1.0, M=draw.between(1, 3), Delta=1.0, **draw.privacy)
+    return [Event(found["uniform_noise"] * sizes["N"], Relation.REPLACE_ONE, WHOLE, int(found["uniform_steps"]))]
 
 
 def drift_escape_run(found: drift_escape.DriftEscapeParameters) -> Releases:
@@ -197,24 +195,14 @@ def drift_escape_baseline(draw: Draw) -> Releases:
     return [Event(float(runs.oracle.oracles[0].noise_std[0]) * size / (2 * bound), Relation.REPLACE_ONE, WHOLE, steps)]
 
 
-def drift_escape_plan(draw: Draw) -> Releases:
-    letters = {name: draw.between(0.3, 3) for name in ("G", "M", "rho", "U")}
-    n, dim = draw.whole(1e12, 1e24), draw.whole(2, 1e3)
-    found = drift_escape_numbers.PLAN(n=float(n), d=dim, **draw.privacy, **letters)
-    return drift_escape_releases(found, letters)
-
-
-def drift_escape_releases(found: dict[str, Any], letters: dict[str, float], clients: int = 1) -> Releases:
+def drift_escape_plan(draw: Draw, most_clients: int) -> Releases:
     """Return what one client releases: its noise is sqrt(m) times that of the mean over m clients."""
-    fresh, later = 2 * letters["G"] / found["b_1"], 2 * letters["M"] * math.sqrt(found["kappa"]) / found["b_2"]
-    return once(math.sqrt(clients) * found["r"] / math.hypot(fresh, later))
-
-
-def drift_escape_shared_plan(draw: Draw) -> Releases:
     letters = {name: draw.between(0.3, 3) for name in ("G", "M", "rho", "U")}
-    n, dim, clients = draw.whole(1e12, 1e24), draw.whole(2, 1e3), draw.whole(1, 1e3)
-    found = drift_escape_numbers.SHARED_PLAN(n=float(n), d=dim, m=clients, **draw.privacy, **letters)
-    return drift_escape_releases(found, letters, clients)
+    n, dim, m = draw.whole(1e12, 1e24), draw.whole(2, 1e3), draw.whole(1, most_clients)
+    plan = drift_escape_numbers.PLAN if m == 1 else partial(drift_escape_numbers.SHARED_PLAN, m=m)
+    found = plan(n=float(n), d=dim, **draw.privacy, **letters)
+    fresh, later = 2 * letters["G"] / found["b_1"], 2 * letters["M"] * math.sqrt(found["kappa"]) / found["b_2"]
+    return once(math.sqrt(m) * found["r"] / math.hypot(fresh, later))
 
 
 def goldstein_problem(draw: Draw) -> dict[str, Any]:
@@ -257,8 +245,7 @@ def goldstein_plain(draw: Draw) -> Releases:
 
 
 def goldstein_plain_parameters(draw: Draw) -> Releases:
-    problem = goldstein_problem(draw)
-    found = goldstein_numbers.PLAIN_PARAMETERS(**problem)
+    found = goldstein_numbers.PLAIN_PARAMETERS(**(problem := goldstein_problem(draw)))
     noise = found["sigma_multi"] * found["n"] / math.sqrt(math.ceil(found["T"]))
     return once(min(noise, found["sigma_single"] * found["B"]) / (2 * problem["L"]))
 
@@ -344,8 +331,8 @@ CASES: dict[str, dict[str, Case]] = {
         "algorithms.momentum_schedule": lambda draw: budget_schedule(draw, "momentum"),
     },
     "drift_escape": {
-        "calculators.PLAN": drift_escape_plan,
-        "calculators.SHARED_PLAN": drift_escape_shared_plan,
+        "calculators.PLAN": lambda draw: drift_escape_plan(draw, 1),
+        "calculators.SHARED_PLAN": lambda draw: drift_escape_plan(draw, 1000),
         "algorithms.theorem_2": drift_escape_theorem,
         "algorithms.practical": drift_escape_practical,
         "distributed.practical": drift_escape_clients,
@@ -394,13 +381,9 @@ NO_CASE: dict[str, str] = {
     "goldstein.calculators.PLAIN_SINGLE_PASS": SIZE,
     "goldstein.calculators.PLAIN_MULTI_PASS": SIZE,
     "goldstein.calculators.LASRY_LIONS": SIZE,
-    "goldstein.calculators.PRIOR_ACCURACY": SIZE,
-    "goldstein.calculators.SINGLE_PASS_ACCURACY": SIZE,
-    "goldstein.calculators.MULTI_PASS_ACCURACY": SIZE,
-    "goldstein.calculators.MULTI_PASS_POPULATION_ACCURACY": SIZE,
-    "goldstein.calculators.PLAIN_SINGLE_PASS_ACCURACY": SIZE,
-    "goldstein.calculators.PLAIN_MULTI_PASS_ACCURACY": SIZE,
-    "goldstein.calculators.PLAIN_MULTI_PASS_POPULATION_ACCURACY": SIZE,
+    **dict.fromkeys(
+        (f"goldstein.calculators.{name}" for name in dir(goldstein_numbers) if name.endswith("_ACCURACY")), SIZE
+    ),
     "goldstein.calculators.CALLS": "a number of calls, no noise",
     "goldstein.calculators.SINGLE_PASS_FIRST_ORDER": SIZE,
     "goldstein.calculators.SINGLE_PASS_PARAMETERS_FIRST_ORDER": ORDER,

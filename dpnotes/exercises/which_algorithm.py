@@ -6,8 +6,8 @@ from dpnotes.notebook.teaching import exercise
 
 
 @exercise(
-    "For Goldstein points of the *data*, with all constants of the problem 1, $d = 10^5$ and $\\varepsilon = 0.5$: from "
-    "which $n$ on has Lasry-Lions smoothing a better order than many plain passes? Give a number (2% will do).",
+    "For Goldstein points of the *data*, with all constants of the problem 1, $d = 10^5$ and $\\varepsilon = 0.5$: "
+    "from which $n$ on has Lasry-Lions smoothing a better order than many plain passes? Give a number (2% will do).",
     "The two orders are (sqrt(d)/(n epsilon))^(2/3) and d^(2/3)/(n epsilon): set them equal.",
     "takeovers(ask(n=..., d=100_000, epsilon=0.5, delta=1e-5), Measure.GOLDSTEIN_EMPIRICAL) has it, too.",
 )
@@ -21,15 +21,15 @@ def lasry_lions(number):
 
 
 @exercise(
-    "How many examples does *one plain pass* need, in order, for a Goldstein point of norm 0.01 at radius 1, with "
+    "How many examples does *one plain pass* need, in order, for a Goldstein point of norm 0.03 at radius 1, with "
     "$d = 10^6$, $\\varepsilon = 1$ and all constants 1?",
-    "choose(..., goal='goldstein', alpha=0.01) has a column `needed`.",
+    "choose(..., goal='goldstein', alpha=0.03) has a column `needed`.",
     "Two terms ask for examples, 1/alpha^3 without privacy and one with d and epsilon: the larger decides.",
 )
 def needed(number):
     if not number > 0:
         return "n should be above 0."
     reached = (math.sqrt(1e6) / number) ** (1 / 3)
-    if abs(math.log(reached / 0.01)) <= math.log(1.02) / 3:
+    if abs(math.log(reached / 0.03)) <= math.log(1.02) / 3:
         return ""
-    return f"with so many examples the order of the norm is {reached:.3g}, not 0.01."
+    return f"with so many examples the order of the norm is {reached:.3g}, not 0.03."

@@ -144,7 +144,7 @@ def test_a_lost_record_costs_a_line_and_no_work(repository: Path, tmp_path: Path
 
 
 def test_what_cannot_be_written_leaves_no_half_of_a_notebook(tmp_path: Path):
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); "
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)); "
     command = [sys.executable, "-c", f"{limit}from dpnotes.cli.main import main; main()", "lab", "mine", "--copy-only"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)

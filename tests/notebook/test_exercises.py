@@ -57,7 +57,7 @@ def tells(mistake: str, answer: Any) -> bool:
 
 
 def test_each_exercise_has_a_solution_and_wrong_answers():
-    assert len(ASKED) == 29 and ASKED.keys() == SOLUTIONS.keys()
+    assert len(ASKED) == 31 and ASKED.keys() == SOLUTIONS.keys()
     assert all(len(solution.wrong) > 1 for solution in SOLUTIONS.values())
 
 

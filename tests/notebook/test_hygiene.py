@@ -93,8 +93,8 @@ def too_large(notebook):
 
 def two_functions_of_one_name(notebook):
     notebook.cells = [copy.deepcopy(notebook.cells[0]) for _ in range(2)]
-    for cell in notebook.cells:
-        cell.source = "def draw(data): ..."
+    for number, cell in enumerate(notebook.cells):
+        cell.update(id=f"cell-{number:02d}", source="def draw(data): ...")
 
 
 def foreign_metadata(notebook):

@@ -6,9 +6,9 @@ import pkgutil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dpnotes.theory import methods as theory_methods
     from dpnotes.theory.calculators import Calculator
     from dpnotes.theory.claims import Claim, Paper
-    from dpnotes.theory.methods import Method
 
 PAPERS = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg))
 
@@ -81,7 +81,7 @@ def calculators(key: str) -> "dict[str, Calculator]":
     return {f"{key}.{name.lower()}": value for name, value in found.items()}
 
 
-def methods() -> "tuple[Method, ...]":
+def methods() -> "tuple[theory_methods.Method, ...]":
     """Return the methods that the papers declare in a module `methods`, in the order of the papers.
 
     >>> {method.paper for method in methods()} == set(PAPERS)

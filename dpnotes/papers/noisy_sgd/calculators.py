@@ -207,8 +207,12 @@ class _Given:
 
     def steps(self, scale: float, dim: Any, noise: Any, alpha: Any) -> Any:
         """Return T, the number of steps that this noise needs for this accuracy."""
-        constant = 1.0 if self.constants == "one" else self.c_eta
-        return scale * self.L * self.f_max * dim * noise**2 / (constant * alpha**4)
+        return scale * self.L * self.f_max * dim * noise**2 / (self.step_constant * alpha**4)
+
+    @property
+    def step_constant(self) -> Any:
+        """Return the constant of the step size that is used."""
+        return 1.0 if self.constants == "one" else self.c_eta
 
     def private(self, found: dict[str, Any], B: Any) -> None:
         """Put the least noise of the accountant in place of its order, and add the delta that the noise reaches."""
@@ -241,7 +245,7 @@ def _loop(n: Any, d: Any, B: Any, *numbers: Any, constants: str, gradients: str 
         bound = first + alpha * second
         noise = given.noise_floor(B, alpha, bound, dim)
         steps = given.steps(scale, dim, noise, alpha)
-        step_size = scale * given.f_max / (alpha**2 * steps)
+        step_size = given.step_constant * alpha**2 / (given.L * dim * noise**2)
         found.update(alpha=alpha, Delta=noise, C=bound, T=steps, eta=step_size)
         return np.log(steps)
 

@@ -45,11 +45,11 @@ each_mechanism = pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
 
 
 def release(mechanism: Any, streams: Streams, call: int, active: tuple[bool, bool] = (True, True)) -> Tensor:
-    """Release sixteen fives by a mechanism that has released nothing before; single numbers meet on their grid."""
+    """Release fives by a mechanism that has released nothing before."""
     device, ones = streams.keys.device, torch.ones(2, dtype=torch.float64, device=streams.keys.device)
-    answer = Sensitive(5 * ones[:, None].expand(-1, 16), ones, Relation.ZERO_OUT, "proved", FRESH)
+    answer = Sensitive(5 * ones[:, None], ones, Relation.ZERO_OUT, "proved", FRESH)
     calls, mask = torch.full((2,), call, device=device), torch.tensor(active, device=device)
-    state = mechanism.init(torch.zeros(2, 16, dtype=torch.float64, device=device))
+    state = mechanism.init(torch.zeros(2, 1, dtype=torch.float64, device=device))
     return mechanism.release(state, Request(answer, ones, calls, mask, ~mask), streams)[1]
 
 
@@ -60,9 +60,9 @@ def test_a_mechanism_draws_afresh_from_secret_streams_and_again_from_seeded_ones
         streams = Streams.secure(2, device)
         drawn = torch.cat([release(mechanism, streams, 1) for _ in range(4)]).cpu()
         checks.settle()
-        assert len(drawn.unique(dim=0)) == 8
-        half = release(mechanism, streams, 2, (True, False))
-        assert bool(half[0].any()) and not bool(half[1].any())
+        assert len(drawn.unique()) > 5, "two of eight meet on their grid in 2% of all tests, a replay leaves two"
+        halves = [release(mechanism, streams, call, (True, False)) for call in range(2, 6)]
+        assert any(bool(half[0]) for half in halves) and not any(bool(half[1]) for half in halves)
         seeded = Streams.of(0, ["a", "b"], device)
         assert torch.equal(release(mechanism, seeded, 1).cpu(), release(mechanism, seeded, 1).cpu())
 

@@ -61,14 +61,12 @@ def with_constants(table: "pd.DataFrame") -> list[str]:
 
 def _best(rows: "pd.DataFrame") -> str:
     stands, least = rows[rows["standing"] == "stands"], rows["order"].min()
-    first = (
-        f"the best order that stands is {_named(stands)}." if len(stands) else "no order that stands is informative."
-    )
-    if len(stands) and stands["order"].min() <= least * (1 + 1e-9):
-        return first
     better = rows[rows["order"] <= least * (1 + 1e-9)]
     reasons = ", ".join(dict.fromkeys(better["standing"]))
-    return f"{first} Smaller, but {reasons}: {_named(better)}."
+    if not len(stands):
+        return f"no order that stands says anything; the smallest is {reasons}: {_named(better)}."
+    first = f"the best order that stands is {_named(stands)}."
+    return first if "stands" in reasons else f"{first} Smaller, but {reasons}: {_named(better)}."
 
 
 def _named(rows: "pd.DataFrame") -> str:

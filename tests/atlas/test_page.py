@@ -135,7 +135,7 @@ def test_the_page_orders_rows_and_finds_takeovers_as_python_does(shown: "Page"):
      {"condition_number": 1.0}, {"radius": 0.0}, {}],
 )  # fmt: skip
 def test_the_page_refuses_what_python_refuses(shown: "Page", changes: dict[str, float]):
-    given = {**ask(n=60_000, d=800_000, epsilon=2.0, delta=1e-5).given, **changes}
+    given: dict[str, Any] = {**ask(n=60_000, d=800_000, epsilon=2.0, delta=1e-5).given, **changes}
     said = shown.evaluate("g => refuse(g, 'sosp', null)", given)
     try:
         ask(**given)

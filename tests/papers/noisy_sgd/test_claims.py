@@ -406,8 +406,8 @@ def test_constants_one_are_the_largest_monomial_and_private():
     for sigma in (0.1, 10.0):
         sizes = {"n": 10**8, "d": 1000, "epsilon": 0.5, "delta": 1e-6, "L": 3.0, "f_max": 2.0, "sigma": sigma}
         found = calculate("thm3.5.alpha", **sizes, B=10**8, rho=0.5, constants="one")
-        value: Any = corrected.statement.value
-        terms = [float(m.xreplace({s: sizes[s.name] for s in m.free_symbols})) for m in value.args]
+        statement: Any = corrected.statement
+        terms = [float(m.xreplace({s: sizes[s.name] for s in m.free_symbols})) for m in statement.value.args]
         assert found["alpha"] == pytest.approx(max(terms))
         assert found["delta_reached"] == pytest.approx(1e-6)
         assert found["T"] * found["eta"] == pytest.approx(2.0 / found["alpha"] ** 2)

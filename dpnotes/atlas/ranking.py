@@ -206,9 +206,13 @@ def _least(method: Method, given: Mapping[str, float], wanted: float) -> float:
     return float(high)
 
 
+# What the answer means for the paper is said by `dpnotes results`.
+_MET = {"reproduced": "its rule is met", "not reproduced": "its rule is not met", "undecided": "undecided"}
+
+
 @cache
 def outcome(experiment: str) -> str:
-    """Return the verdict of a stored experiment, of its largest profile, with the profile.
+    """Return whether the rule of a stored experiment is met, in its largest profile, with the profile.
 
     >>> outcome("no.experiment")
     'not run'
@@ -216,5 +220,5 @@ def outcome(experiment: str) -> str:
     for profile in ("paper", "cpu", "quick"):
         path = store.results_folder() / f"{experiment}.{profile}.manifest.json"
         if path.exists():
-            return f"{json.loads(path.read_text(encoding='utf-8'))['decision']['verdict']} ({profile})"
+            return f"{_MET[json.loads(path.read_text(encoding='utf-8'))['decision']['verdict']]} ({profile})"
     return "not run"

@@ -52,17 +52,20 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with the wheel, and with this environment's packages except this one."""
-    folder = tmp_path_factory.mktemp("environment")
-    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
+def python_with(wheel: Path, folder: Path) -> Path:
+    """The Python of an environment with a wheel, and with this environment's packages except this one."""
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder.parent)
     python = folder / "bin" / "python"
     (site,) = (folder / "lib").glob("python*/site-packages")
     # A folder named in a .pth is searched, but not its own .pth files, such as that of an editable install.
     (site / "packages.pth").write_text(sysconfig.get_path("purelib"))
     run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel, cwd=folder)
     return python
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return python_with(wheel, tmp_path_factory.mktemp("environment"))
 
 
 @pytest.fixture(scope="module")
@@ -150,11 +153,10 @@ def test_students_install_a_wheel_without_solutions(reader: Path, installed: Pat
     said = run(installed, "-m", "dpnotes", "handout", tmp_path / "handout", cwd=reader)
     (wheel,) = (tmp_path / "handout" / "students").glob("*.whl")
     assert f"{wheel.name}: the package without solutions" in said
-    options = ["--no-deps", "--no-index", "--target", tmp_path / "site", wheel]
-    run(sys.executable, "-m", "pip", "install", *options, cwd=tmp_path)
+    students = python_with(wheel, tmp_path / "environment")
     program = "from dpnotes.exercises.rates import crossing; crossing.solution(); crossing.check(1)"
-    told = run(sys.executable, "-c", program, cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
+    told = run(students, "-c", program, cwd=tmp_path)
     assert told.startswith("This copy of dpnotes has no solutions") and "Not yet: at this epsilon" in told
-    run(sys.executable, "-m", "dpnotes", "lab", "--copy-only", cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
+    run(students, "-m", "dpnotes", "lab", "--copy-only", cwd=tmp_path)
     copied = (tmp_path / "dpnotes_notebooks" / NOTEBOOK).read_bytes()
     assert copied == (reader / NOTEBOOK).read_bytes(), "its notebooks are those of the teacher"

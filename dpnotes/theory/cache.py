@@ -167,7 +167,11 @@ def verdicts(claims: "Iterable[Claim]", cached: bool = True) -> dict[str, Verdic
 
 
 def claims_of(paper: str) -> "tuple[Claim, ...]":
-    """The claims of a paper, once they are loaded."""
+    """The claims of a paper, once they are loaded.
+
+    >>> claims_of("of_nobody")
+    ()
+    """
     return tuple(getattr(sys.modules.get(f"dpnotes.papers.{paper}.claims"), "CLAIMS", ()))
 
 

@@ -27,9 +27,11 @@ def sentences(table: "pd.DataFrame") -> list[str]:
     question: Question = table.attrs["question"]
     lines = with_constants(table) if table.attrs["details"] else []
     for measure in question.measures:
-        rows = table[(table["measure"] == str(measure)) & (table["state"] == "informative")]
+        every = table[table["measure"] == str(measure)]
+        rows = every[every["state"] == "informative"]
         if rows.empty:
-            lines.append(f"{_capital(measure)}: every order is vacuous here.")
+            states = dict.fromkeys(state for state in every["state"] if state != "floor")
+            lines.append(f"{_capital(measure)}: every order is {' or '.join(states)} here.")
         elif measure is Measure.EXCESS_RISK:
             continue
         else:
@@ -46,7 +48,7 @@ def with_constants(table: "pd.DataFrame") -> list[str]:
     'With constants: Goldstein stationarity for the population'
     """
     holds = table[(table["state"] == "informative") & table["proved"].notna()]
-    holds = holds[~holds["proved_reason"].str.startswith("vacuous")]
+    holds = holds[~holds["proved_reason"].fillna("").astype(str).str.startswith("vacuous")]
     gradient = holds[holds["measure"] != str(Measure.EXCESS_RISK)]
     lines = []
     if gradient.empty and (table["measure"] != str(Measure.EXCESS_RISK)).any():

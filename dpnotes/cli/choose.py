@@ -59,3 +59,6 @@ def _print(table: "pd.DataFrame", details: bool) -> None:
             found = [f"{name} {amount(row[name])}" for name in PARAMETERS if amount(row[name]) != "-"]
             if details and found:
                 typer.echo(f"    {', '.join(found)}; {row['relation']}")
+            for said in (row["parameters_reason"] if details and row["state"] == "informative" else "", row["note"]):
+                if isinstance(said, str) and said:  # a column without any is of numbers
+                    typer.echo(f"    {said}")

@@ -357,3 +357,15 @@ def test_orders_alone_load_no_torch():
 def test_goals_cover_all_measures():
     assert {measure for goal in GOALS.values() for measure in goal} == {*Measure}
     assert len(ranked(ask(**SMALL), details=False)) > len(methods())
+
+
+def test_an_answer_without_an_informative_row_says_why():
+    masked = sentences(choose(10**6, 1000, 1.0, 1e-6, goal="goldstein", clients=16))
+    assert masked == [
+        "With constants: no promise about gradients says anything here.",
+        "Goldstein stationarity for the population: every order is masked here.",
+        "Goldstein stationarity for the data: every order is masked here.",
+    ]
+    refused = sentences(choose(10**6, 1000, 1.0, 1e-6, goal="goldstein", radius=100.0))
+    assert all("every order is refused" in line for line in refused[1:])
+    assert sentences(choose(10**6, 1000, 1.0, 1e-6, goal="risk", clients=16))

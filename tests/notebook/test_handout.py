@@ -157,7 +157,9 @@ ALONE = "import sys; sys.meta_path[:] = [one for one in sys.meta_path if 'editab
 
 def run(package: Path, program: str) -> str:
     here = environment() | {"PYTHONPATH": str(package)}
-    done = subprocess.run([sys.executable, "-c", ALONE + program], cwd=package, env=here, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE + program], cwd=package, env=here, capture_output=True, text=True
+    )
     return done.stdout + done.stderr
 
 

@@ -14,7 +14,7 @@ from dpnotes.util import files
 
 
 def exported() -> dict[str, Any]:
-    """Return what the page calculates with and shows: fields, goals, and methods with exact powers.
+    """Return the data of the page, which it calculates with and shows: fields, goals, and methods with exact powers.
 
     >>> len(exported()["methods"]) == len(methods())
     True

@@ -41,7 +41,7 @@ def sentences(table: "pd.DataFrame") -> list[str]:
 
 
 def with_constants(table: "pd.DataFrame") -> list[str]:
-    """Return what holds with constants, first that nothing about gradients does if that is so.
+    """Return the promises that hold with constants; the first line says if none about gradients does.
 
     >>> from dpnotes.atlas.ranking import choose
     >>> with_constants(choose(10**15, 1, 2.0, 1e-5, goal="goldstein"))[0].split(" <=")[0]

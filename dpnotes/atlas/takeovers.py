@@ -1,4 +1,4 @@
-"""Where another method becomes the best: exact, because orders are piecewise linear in logarithms."""
+"""The takeovers, where another method becomes the best: exact, because orders are piecewise linear in logarithms."""
 
 import itertools
 import math

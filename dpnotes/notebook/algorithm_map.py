@@ -19,7 +19,7 @@ _N, _D = 1.0017 * np.logspace(2, 12, 151), 1.0013 * np.logspace(0, 8, 121)
 
 
 def mapped(orders: Mapping[str, Order], given: Mapping[str, float], largest: float = 1.0) -> dict[str, Any]:
-    """Return what a map shows: values here, leaders, shares of the map, borders, and curves over n.
+    """Return the data of a map: values here, leaders, shares of the map, borders, and curves over n.
 
     Args:
       orders: by name.

@@ -4,6 +4,7 @@ from typing import Any
 
 from dpnotes.papers.budget_schedules.calculators import RISK
 from dpnotes.papers.budget_schedules.claims import CLAIMS
+from dpnotes.privacy.calibration import gaussian_delta
 from dpnotes.theory.calculators import Measure
 from dpnotes.theory.methods import Given, Method, named, run
 
@@ -14,7 +15,8 @@ def _method(name: str, kind: str, *claims: Any) -> Method:
     def parameters(given: Given, accuracy: float) -> dict[str, Any]:
         found = RISK.at(given)
         n, steps = float(given["num_examples"]), found[f"{kind}_steps"]
-        known = run({**found, "delta_reached": given["delta"]}, noise=f"{kind}_noise", steps=f"{kind}_steps")
+        reached = float(gaussian_delta(given["epsilon"], found["R"] ** -0.5))  # zCDP R/2 in all
+        known = run({**found, "delta_reached": reached}, noise=f"{kind}_noise", steps=f"{kind}_steps")
         return {"gradients": n * steps, "batch": n, "step_size": 1 / given["smoothness"], **known}
 
     return Method(

@@ -1,11 +1,13 @@
 """The methods of Kornowski, Liu and Talwar, the prior work and our plain ones, for `dpnotes.atlas`."""
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 from dpnotes.papers.goldstein import calculators as c
 from dpnotes.papers.goldstein.claims import CLAIMS
+from dpnotes.privacy.calibration import gaussian_delta
 from dpnotes.theory.calculators import Calculator, Measure
 from dpnotes.theory.methods import Condition, Given, Method, named, order, printed_delta, run, stated
 
@@ -36,7 +38,10 @@ def _plain(passes: str) -> Callable[[Given, float], dict[str, Any]]:
     def parameters(given: Given, accuracy: float) -> dict[str, Any]:
         found = c.PLAIN_PARAMETERS.at(given, beta=accuracy, constants="one")
         batch = found["B"] if passes == "single" else float(given["num_examples"])
-        known = run({**found, "delta_reached": given["delta"]}, noise=f"sigma_{passes}", steps="T", step_size="eta")
+        releases = 1 if passes == "single" else found["T"]  # of one example: a fresh batch touches it once
+        level = found[f"sigma_{passes}"] * batch / (2 * given["lipschitz"] * math.sqrt(releases))
+        reached = float(gaussian_delta(given["epsilon"], level))
+        known = run({**found, "delta_reached": reached}, noise=f"sigma_{passes}", steps="T", step_size="eta")
         return {"gradients": found["T"] * batch, "batch": batch, **known}
 
     return parameters

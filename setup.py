@@ -1,9 +1,11 @@
-"""What pyproject.toml cannot say: a wheel carries the notebooks, their results and the pages, inside the package.
+"""What a wheel needs beside pyproject.toml: notebooks, results and pages inside it, and a README with full links.
 
 They stand beside the package in the repository, where an editable install finds them. In a wheel they are
 `dpnotes/carried/notebooks` and `dpnotes/carried/docs`; `dpnotes lab` copies them out, and opens the copies.
 """
 
+import re
+import tomllib
 from pathlib import Path
 
 from setuptools import setup
@@ -37,4 +39,15 @@ class BuildWithNotebooks(build_py):
         return {source: str(Path(self.build_lib, "dpnotes/carried", source)) for source in sources}
 
 
-setup(cmdclass={"build_py": BuildWithNotebooks})
+def readme() -> str:
+    """Return README.md for a package index, where links relative to the repository would lead nowhere."""
+    source = tomllib.loads(Path("pyproject.toml").read_text())["project"]["urls"]["Source"]
+    pictures = re.sub(r"!(\[[^]]*\])\((?!https?:)", rf"!\1({source}/raw/HEAD/", Path("README.md").read_text())
+    return re.sub(r"\]\((?!https?:|#)", rf"]({source}/blob/HEAD/", pictures)
+
+
+setup(
+    cmdclass={"build_py": BuildWithNotebooks},
+    long_description=readme(),
+    long_description_content_type="text/markdown",
+)

@@ -171,7 +171,7 @@ def test_the_readme_lists_every_paper_by_its_title():
 def test_the_picture_of_the_house_names_every_part():
     picture = (ROOT / "CONTRIBUTING.md").read_text().partition("    dpnotes/\n")[2].partition("    notebooks/")[0]
     named = set(re.findall(r"^ {6}(\w+)(?:/|\.py)\s", picture, re.MULTILINE))
-    parts = {path.stem for path in (ROOT / "dpnotes").iterdir() if not path.stem.startswith("__")}
+    parts = {path.stem for path in (ROOT / "dpnotes").iterdir() if not path.name.startswith(("__", "py.typed"))}
     assert parts == named, f"in the picture or in the house alone: {sorted(parts ^ named)}"
     lines = [line for line in picture.splitlines() if line.strip()]
     assert len(lines) == len(parts), "one line a room"

@@ -88,6 +88,10 @@ def test_a_wheel_carries_notebooks_results_and_pages_and_so_does_what_it_is_buil
     assert not [
         name for name in names if not name.startswith(("dpnotes/", f"dpnotes-{dpnotes.__version__}.dist-info/"))
     ]
+    with zipfile.ZipFile(wheel) as opened:
+        metadata = opened.read(f"dpnotes-{dpnotes.__version__}.dist-info/METADATA").decode()
+    assert "dpnotes/py.typed" in names and "Typing :: Typed" in metadata
+    assert metadata.count("](https://") > 30 and not re.findall(r"\]\((?!https?:|#)", metadata), "links lead somewhere"
     program = "from setuptools import build_meta; print(build_meta.build_sdist('.'))"
     archive = source / run(sys.executable, "-c", program, cwd=source).splitlines()[-1]
     with tarfile.open(archive) as tar:

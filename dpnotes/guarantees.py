@@ -61,9 +61,8 @@ class Guarantee:
 
     Example:
       >>> print(Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (SEED_IS_PUBLIC,), (TUNED_ON_PRIVATE_DATA,)))
-      (1, 1e-05)-DP, zero-out-one, by PLD, assuming that the seed is secret and nothing else is drawn from it (seed
-      secret: no (reproducible demonstration); epsilon is the mechanism's, not the file's); NOT covered: parameters
-      tuned on the private data
+      (1, 1e-05)-DP, zero-out-one, by PLD, assuming that the seed is secret and nothing else is drawn from it (this
+      run's seed is known, so that it is a demonstration); NOT covered: parameters tuned on the private data
       >>> broken = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (bound_was_checked(2.5, exceeded=3, checked=1000),))
       >>> broken.holds, broken.epsilon, broken.nominal_epsilon
       (False, inf, 1.0)
@@ -116,7 +115,7 @@ class Guarantee:
     def __str__(self) -> str:
         if broken := [a.statement for a in self.assumptions if a.holds is False]:
             return f"no guarantee, since this did not hold: {'; '.join(broken)}"
-        numbers = f"{_rounded_up(self.epsilon, 4)}, {_rounded_up(self.delta, 6)}"
+        numbers = f"{rounded_up(self.epsilon, 4)}, {rounded_up(self.delta, 6)}"
         claim = f"({numbers})-DP, {self.relation}, by {self.accountant}"
         for basis in get_args(Basis):
             if statements := "; ".join(a.statement for a in self.assumptions if a.basis == basis):
@@ -154,42 +153,46 @@ def from_json(text: str) -> Guarantee:
         raise ValueError(f"Expected {validate.shown('text', text)} to be a guarantee ({said}).") from None
 
 
-def _rounded_up(number: float, digits: int) -> str:
-    """The number rounded up to `digits` significant digits: a printed value must not be below the claimed one."""
+def rounded_up(number: float, digits: int) -> str:
+    """The number rounded up to `digits` significant digits: a printed value must not be below the claimed one.
+
+    Example:
+      >>> rounded_up(0.123401, 4), rounded_up(2.0, 4)
+      ('0.1235', '2')
+    """
     return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(number)))):.{digits}g}"
 
 
 SEED_IS_PUBLIC = Assumption(
-    "the seed is secret and nothing else is drawn from it (seed secret: no (reproducible demonstration); epsilon is "
-    "the mechanism's, not the file's)",
+    "the seed is secret and nothing else is drawn from it (this run's seed is known, so that it is a demonstration)",
     "assumed",
 )
 NOISE_IS_SECRET = Assumption("noise came from the operating system, is random and was not stored", "assumed")
-REAL_NUMBERS = Assumption("numbers are real (they are floating-point ones)", "assumed")
+REAL_NUMBERS = Assumption("arithmetic is exact (this run used floating point)", "assumed")
 ROUNDED_ONCE = Assumption(
     "answer and noise are added as real numbers are, and rounded once to a public grid", "enforced", True
 )
 EXACT_SUMS = Assumption(
-    "answers are sums as of real numbers (in float32 20,000 terms moved one by .0025 more than its sensitivity), and "
-    "nobody sees how long the run takes or an error that ends it",
+    "sums are exact (in float32, 20,000 terms moved one by .0025 more than its sensitivity), and nobody sees how long "
+    "the run takes or an error that ends it",
     "assumed",
 )
 GIVEN_IS_PUBLIC = Assumption(
-    "where it starts, and all else it was given, owes nothing to the data (what an earlier run on them released adds "
-    "that run's epsilon and delta), and no example was made from others, as by padding or normalisation",
+    "the starting point and everything else that the run was given do not depend on the data (the releases of an "
+    "earlier run on them add its epsilon and delta), and no example was made from others (as by normalisation)",
     "assumed",
 )
 SHARED_NOISE = Assumption("of the runs that share their noise only one is published", "assumed")
 
-COSTS_ARE_PUBLIC = Assumption("what each of them may cost was settled without looking at the data", "assumed")
+COSTS_ARE_PUBLIC = Assumption("the budget of each of them was fixed without looking at the data", "assumed")
 
 OVERSPENT = Assumption("the run spent no more than was declared for it", "checked", False)
 
 EXAMPLES_APART = Assumption("nothing of an example enters another one's gradient", "assumed")
 SHOWN_ALONE = Assumption(
-    "each example's loss and gradient depend on that example, the parameters and randomness that owes nothing to data, "
-    "alone; nothing that the code keeps reaches a later release (it is shown one example at a time, and not checked "
-    "further)",
+    "each example's loss and gradient depend only on that example, the parameters and randomness that does not depend "
+    "on the data; nothing that the code keeps reaches a later release (it receives one example at a time, and is not "
+    "checked further)",
     "assumed",
 )
 EXAMPLES_MIX = Assumption(f"{EXAMPLES_APART.statement} (the module mixes them)", "checked", False)
@@ -270,7 +273,7 @@ def together(claims: Iterable[Guarantee]) -> Guarantee:
       >>> one = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (NOISE_IS_SECRET,))
       >>> print(together([one, one]))
       (2, 2e-05)-DP, zero-out-one, by the sum of 2 claims (PLD), assuming that noise came from the operating system, is
-      random and was not stored; what each of them may cost was settled without looking at the data
+      random and was not stored; the budget of each of them was fixed without looking at the data
     """
     claims = tuple(claims)
     for number, claim in enumerate(claims):

@@ -431,8 +431,8 @@ def test_a_run_s_guarantee_says_whether_its_seed_is_secret():
         ).guarantees[0])
         for streams in (Streams.of(0, ["a"]), Streams.secure(1))
     ]  # fmt: skip
-    assert "seed secret: no (reproducible demonstration); epsilon is the mechanism's, not the file's" in said[0]
-    assert "seed secret: no" not in said[1] and "operating system" in said[1]
+    assert "this run's seed is known, so that it is a demonstration" in said[0]
+    assert "demonstration" not in said[1] and "operating system" in said[1]
 
 
 def test_a_tree_that_goes_on_with_a_fresh_seed_still_takes_its_old_noise_away(tmp_path: Path):

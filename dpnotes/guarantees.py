@@ -92,6 +92,11 @@ class Guarantee:
         """The claimed epsilon: infinite if an assumption that was checked failed."""
         return self.nominal_epsilon if self.holds else math.inf
 
+    @property
+    def printed(self) -> tuple[str, str]:
+        """The claimed epsilon and delta as texts, rounded up."""
+        return _rounded_up(self.epsilon, 4), _rounded_up(self.delta, 6)
+
     def with_events(self, events: Iterable[Any]) -> "Guarantee":
         """Return this claim with the releases that it was computed from, for `privacy.risk`.
 
@@ -115,8 +120,7 @@ class Guarantee:
     def __str__(self) -> str:
         if broken := [a.statement for a in self.assumptions if a.holds is False]:
             return f"no guarantee, since this did not hold: {'; '.join(broken)}"
-        numbers = f"{rounded_up(self.epsilon, 4)}, {rounded_up(self.delta, 6)}"
-        claim = f"({numbers})-DP, {self.relation}, by {self.accountant}"
+        claim = f"({', '.join(self.printed)})-DP, {self.relation}, by {self.accountant}"
         for basis in get_args(Basis):
             if statements := "; ".join(a.statement for a in self.assumptions if a.basis == basis):
                 claim += f", assuming that {statements}" if basis == "assumed" else f", {basis}: {statements}"
@@ -153,13 +157,8 @@ def from_json(text: str) -> Guarantee:
         raise ValueError(f"Expected {validate.shown('text', text)} to be a guarantee ({said}).") from None
 
 
-def rounded_up(number: float, digits: int) -> str:
-    """The number rounded up to `digits` significant digits: a printed value must not be below the claimed one.
-
-    Example:
-      >>> rounded_up(0.123401, 4), rounded_up(2.0, 4)
-      ('0.1235', '2')
-    """
+def _rounded_up(number: float, digits: int) -> str:
+    """The number rounded up to `digits` significant digits: a printed value must not be below the claimed one."""
     return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(number)))):.{digits}g}"
 
 

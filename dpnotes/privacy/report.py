@@ -3,7 +3,7 @@
 import math
 from textwrap import fill
 
-from dpnotes.guarantees import SEED_IS_PUBLIC, Guarantee, Relation, rounded_up
+from dpnotes.guarantees import SEED_IS_PUBLIC, Guarantee, Relation
 from dpnotes.privacy import risk
 from dpnotes.util import validate
 
@@ -48,8 +48,7 @@ def report(guarantee: Guarantee) -> str:
     else:
         first = _DEMONSTRATION if SEED_IS_PUBLIC in guarantee.assumptions else ""
         facts += [
-            ("epsilon", rounded_up(guarantee.epsilon, 4)),
-            ("delta", rounded_up(guarantee.delta, 6)),
+            *zip(("epsilon", "delta"), guarantee.printed, strict=True),
             ("computed by", guarantee.accountant),
             ("in words", risk.of(guarantee).sentence()),
         ]

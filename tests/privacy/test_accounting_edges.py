@@ -426,7 +426,6 @@ def test_a_guarantee_names_what_it_rests_on_and_what_it_leaves_out():
         "enforced: clipping bounds every gradient",
         "checked: every gradient norm is at most 2.5 (exceeded by 0 of 100)",
         "so that it is a demonstration",
-        "epsilon is the mechanism's, not the file's",
         "NOT covered: statistics of batch normalisation",
         "parameters tuned on the private data",
         "released without noise",

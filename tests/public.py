@@ -52,7 +52,6 @@ INSIDE = (
     "oracles.blocks.tree_sum",
     "oracles.blocks.whole_nodes",
     "oracles.clients.ClientsPlan",
-    "oracles.holdings.HeldExamples",
     "oracles.samples.DataSetBatch",
     "oracles.samples.DataSetBatch.mean",
     "oracles.samples.shuffled",

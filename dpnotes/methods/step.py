@@ -1,13 +1,17 @@
 """The common parts of a method's step: the estimate, the move and the new status of each run."""
 
-from typing import Any, Protocol
+from dataclasses import fields
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate, Oracle, Status
 from dpnotes.random.streams import Streams
+from dpnotes.util.per_run import rows
 from dpnotes.util.states import finite
+
+Settings = TypeVar("Settings")
 
 
 class Moving(Protocol):
@@ -27,6 +31,23 @@ class Moving(Protocol):
     def oracle(self) -> Any:
         """The state of the oracle."""
         ...
+
+
+def settings_of(method: object, kind: type[Settings], x: Tensor, whole: tuple[str, ...] = ()) -> Settings:
+    """The parameters of each run, `(runs,)`, so that runs with different parameters form one batch.
+
+    Args:
+      method: has the fields of `kind`, each one number for all runs or `(runs,)`.
+      kind: a dataclass of tensors.
+      x: `(runs, dim)`.
+      whole: the fields that are int64; the others are float64.
+
+    Raises:
+      ValueError: for a parameter of another shape.
+    """
+    names = [each.name for each in fields(kind)]  # type: ignore[arg-type]
+    kinds = {name: torch.int64 if name in whole else torch.float64 for name in names}
+    return kind(**{name: rows(getattr(method, name), x, kinds[name]) for name in names})
 
 
 def ask(state: Moving, oracle: Oracle, streams: Streams) -> tuple[Any, Estimate, Tensor]:

@@ -117,20 +117,18 @@ class VirtualSamples:
     """
 
     data: FreshData
-    total: Tensor
-    basis: Basis
+    total: Any  # int64, whatever was given
+    basis: Basis = "assumed"
 
-    def __init__(self, data: FreshData, total: float | Tensor, basis: Basis = "assumed") -> None:
-        validate.provides("fresh", data=data)
-        validate.one_of(("assumed", "proved"), basis=basis)
-        if not isinstance(total, Tensor):
-            validate.real(total=total)
+    def __post_init__(self) -> None:
+        validate.provides("fresh", data=self.data)
+        validate.one_of(("assumed", "proved"), basis=self.basis)
+        validate.every(validate.real, total=self.total)
         # Clamped to int64, so that a number outside it is refused below, too.
-        count = torch.as_tensor(total if isinstance(total, Tensor) else max(-1, min(total, 2**62)))
+        count = self.total if isinstance(self.total, Tensor) else torch.tensor(max(-1, min(self.total, 2**62)))
         if count.dim() > 1 or not bool(((count >= 1) & (count <= 1e18) & (count == count.floor())).all()):
-            raise ValueError(f"Expected total={total} to be whole numbers from 1 to 1e18, one or (runs,).")
-        for name, value in (("data", data), ("total", count.long()), ("basis", basis)):
-            object.__setattr__(self, name, value)
+            raise ValueError(f"Expected total={self.total} to be whole numbers from 1 to 1e18, one or (runs,).")
+        object.__setattr__(self, "total", count.long())
 
     def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> VirtualBatch:
         """A new batch for every call, whatever its `start`."""

@@ -160,7 +160,7 @@ def test_a_state_that_has_released_is_refused_whatever_stands_beside_its_meter(n
     _, following = oracle.estimate(after, x, streams, EVERY)
     assert bool((following.status == Status.OK).all())
     # The control: without the rule two answers have the same noise, and their difference is exact.
-    monkeypatch.setattr(release, "_on_time", lambda late, asked: asked)
+    monkeypatch.setattr(release, "on_time", lambda late, asked: asked)
     _, elsewhere = oracle.estimate(state, x / 2, streams, EVERY)
     if name == "clipped":
         silent = ClippedGradient(PROBLEM, 0.5, FixedNoise.none([9] * RUNS), mechanism=Exact())
@@ -275,7 +275,7 @@ def drawn_twice(trial: int) -> bool:
 
 def test_whatever_is_done_to_states_no_noise_is_drawn_twice(monkeypatch):
     assert not any(drawn_twice(trial) for trial in range(20))
-    monkeypatch.setattr(release, "_on_time", lambda late, asked: asked)
+    monkeypatch.setattr(release, "on_time", lambda late, asked: asked)
     assert sum(drawn_twice(trial) for trial in range(20)) > 15, "the control: without the rule nearly always"
 
 

@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.func import functional_call, grad, hessian, vmap
 
 from dpnotes.problems import text
-from dpnotes.problems.datasets import Corpus, DataCorrupt, DataNotFound, Sentences, load_cola
+from dpnotes.problems.datasets import DataCorrupt, DataNotFound, load_cola
+from dpnotes.problems.datasets.cola import Corpus, Sentences
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.problems.published import PublishedFile
 from dpnotes.problems.text import (

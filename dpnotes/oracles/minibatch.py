@@ -29,6 +29,20 @@ class Augmentable(Protocol):
         ...
 
 
+@runtime_checkable
+class Drawing(Protocol):
+    """A problem whose passes may need random draws, which are a function of (run, call, example): dropout masks."""
+
+    @property
+    def draws(self) -> bool:
+        """Return whether a pass needs them."""
+        ...
+
+    def drawing(self, streams: Streams, calls: Tensor) -> Problem:
+        """The problem with the draws of a step; `calls` are `(runs,)`."""
+        ...
+
+
 @checked
 @dataclass(frozen=True)
 class MinibatchGradient(ReleasingOracle):
@@ -145,6 +159,8 @@ class MinibatchGradient(ReleasingOracle):
         x, calls, divisor = plan.x, plan.state.meter.calls, plan.asks[0].bound.divisor
         sample = draw(self.sampling, self.problem.num_examples, streams, _PURPOSE, calls)
         problem = self.problem
+        if isinstance(problem, Drawing) and problem.draws:
+            problem = problem.drawing(streams, calls)
         if self.augment and isinstance(problem, Augmentable):
             problem = problem.augmented(streams, calls)
         gradients = problem.gradients(x, sample.examples)

@@ -73,10 +73,10 @@ class ModuleData:
         return self.formatted(*inputs), labels
 
     def batch(self, examples: Tensor, change: Callable[[Tensor], Tensor] | None = None) -> Examples:
-        """The examples with these numbers, their images after a change."""
+        """The examples with these numbers, their first input after a change."""
         inputs = tuple(tensor[examples] for tensor in self.inputs)
         if change is not None:
-            inputs = (change(inputs[0]),)
+            inputs = (change(inputs[0]), *inputs[1:])
         return self.formatted(*inputs), self.labels[examples]
 
     def formatted(self, *inputs: Tensor) -> tuple[Tensor, ...]:

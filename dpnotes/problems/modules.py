@@ -3,7 +3,7 @@
 import copy
 import math
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -12,22 +12,24 @@ import torch
 from torch import Tensor, nn
 
 from dpnotes.core import Constant
-from dpnotes.problems.augmentation import Augmentation
+from dpnotes.problems.augmentation import Draws, Transform, cropped, transformed
 from dpnotes.problems.batch_norm import averaged_statistics, forget_statistics, with_buffers
 from dpnotes.problems.closed import Open, closed, or_open, refuse_writes, same
+from dpnotes.problems.dropout import Site, drops, masks, with_masks
 from dpnotes.problems.examples import check, check_points
 from dpnotes.problems.factors import Factors
 from dpnotes.problems.graphs import kinks_of, saved_bytes
 from dpnotes.problems.module_data import ModuleData
 from dpnotes.problems.parameters import FlatParameters
 from dpnotes.problems.passes import Examples, Loss, Passes, Values
-from dpnotes.problems.refusals import ExamplesMix, OutOfMemory, refuse_by_name, refuse_dropout, refuse_labels
+from dpnotes.problems.refusals import ExamplesMix, OutOfMemory, refuse_by_name, refuse_labels
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.precision import deterministic_convolutions
 from dpnotes.util.validate import AtLeastOne, checked
 
 _EVALUATED_AT_ONCE = 1000
+_UNDRAWN = "Expected the draws of a step for this module's "
 
 
 class ModuleGradients:
@@ -189,7 +191,7 @@ class ModuleProblem:
 
     Args:
       module: maps inputs to outputs, `(batch, num_classes)` for cross-entropy; of any kind, such as a dict, for a loss
-        of your own. Draws nothing: no active dropout.
+        of your own. Its only random draws are those of `nn.Dropout`.
       inputs: `(examples, ...)`, or a tuple of them for a module of several arguments; shared by all runs, without NaN
         or infinite entries. Floating point ones have the parameters' type.
       labels: `(examples,)` int64 in `0 ... num_classes - 1`; of any type for a loss of your own.
@@ -200,10 +202,12 @@ class ModuleProblem:
         batch that batch normalisation mixes is never split.
       example: inputs and label of a public example, `(1, ...)` each, that the module is tried on; None: made-up ones.
       vouched: classes of layers of which you say that they treat each example by itself; the claim names them.
+      transform: maps one example of the first input and 16 uniform numbers to an example of the same shape and type, at
+        random (`drawing`); None: no change.
 
     Raises:
-      ValueError: for no trainable parameters, active dropout, shapes or types that disagree, labels out of range;
-        embeddings with sparse gradients, or whose gradients depend on how often a word is in the batch.
+      ValueError: for no trainable parameters, dropout that cannot be replayed, shapes or types that disagree, labels
+        out of range; embeddings with sparse gradients, or whose gradients depend on how often a word is in the batch.
       TypeError: for a module that cannot be copied; for data of a subclass of `torch.Tensor`.
 
     Example:
@@ -230,6 +234,7 @@ class ModuleProblem:
         max_examples_at_once: AtLeastOne | None = None,
         example: tuple[Tensor, ...] | None = None,
         vouched: tuple[type[nn.Module], ...] = (),
+        transform: Transform | None = None,
     ) -> None:
         validate.instance(tuple, vouched=vouched)
         for place, kind in enumerate(vouched):
@@ -250,22 +255,26 @@ class ModuleProblem:
             self._module = copy.deepcopy(module).to(self._device)
         except (TypeError, RuntimeError) as error:
             raise TypeError(f"Expected module={type(module).__name__} to be one that can be copied: {error}.") from None
-        refuse_dropout(self._module)
         self._batch_norms = forget_statistics(self._module)
         self._cross_entropy = loss == "cross-entropy"
         self._loss: Loss = nn.functional.cross_entropy if loss == "cross-entropy" else loss  # type: ignore[assignment]
         self._autocast, self._max_examples_at_once = autocast, max_examples_at_once
-        self._augmentation: Augmentation | None = None
+        self._draws: Draws | None = None
+        self._crops, self._transform = False, transform
         self.vouched = tuple(kind.__name__ for kind in vouched)
         refuse_by_name(self._module)
         self._data.check(self._dtype)
         if self._cross_entropy:
             self._check_labels()
         run, self.opens = self._module, None  # what passes run, and why that is the module's own code
+        self._dropouts: tuple[Site, ...] = ()
         try:
             run, self._loss = self._as_known_operations(vouched)
         except Open as error:
             self.opens = str(error)
+            if drops(self._module):
+                code = "code that is not followed, since its masks cannot be replayed"
+                raise ValueError(f"Expected no active dropout in {code} ({error}): set p = 0.") from None
         known = self.opens is None and not self.vouched
         self._passes = self._passes_of(run, self._loss, known=known)
 
@@ -323,12 +332,7 @@ class ModuleProblem:
 
     def take(self, index: Tensor | slice) -> "ModuleProblem":
         """The problem of some of the runs: itself, unless it is augmented."""
-        if self._augmentation is None:
-            return self
-        calls = self._augmentation.calls
-        if isinstance(calls, Tensor):
-            calls = calls[index.to(calls.device) if isinstance(index, Tensor) else index]
-        return self._with(Augmentation(self._augmentation.streams.take(index), calls))
+        return self if self._draws is None else self._with(self._draws.take(index), self._crops)
 
     def augmented(self, streams: Streams, calls: int | Tensor) -> "ModuleProblem":
         """The problem of randomly changed images: cropped after padding by 4, flipped left to right.
@@ -353,17 +357,32 @@ class ModuleProblem:
         if len(self._data.inputs) != 1 or self._data.inputs[0].dim() != 4:
             shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self._data.inputs)
             raise ValueError(f"Expected inputs of shape {shapes} to be (examples, channels, height, width).")
-        if isinstance(calls, Tensor):
-            if calls.is_floating_point():
-                raise TypeError(f"Expected calls, {calls.dtype}, to be whole numbers.")
-            calls = calls.cpu()  # they name the purpose of a draw: one wait for the device, not one a run
-        else:
-            validate.at_least(0, calls=calls)
-        return self._with(Augmentation(streams.replayable("augmentation"), calls))
+        return self._with(Draws.of(streams, calls), True)
 
-    def _with(self, augmentation: Augmentation) -> "ModuleProblem":
+    def drawing(self, streams: Streams, calls: int | Tensor) -> "ModuleProblem":
+        """The problem with the dropout masks and transforms of a step; arguments as in `augmented`.
+
+        The draws are functions of (run, call, example). Under add-or-remove-one the later examples change their
+        numbers, so that the claim then rests on secret streams; under the other relations it holds for all masks.
+
+        Example:
+          >>> module = nn.Sequential(nn.Dropout(0.5), nn.Linear(16, 2))
+          >>> problem = ModuleProblem(module, torch.ones(3, 16), torch.tensor([0, 1, 1]))
+          >>> x, streams = torch.ones(1, problem.dim), Streams.of("example", ["run 0"])
+          >>> one, same, other = (problem.drawing(streams, call).gradients(x).norms() for call in (0, 0, 1))
+          >>> torch.equal(one, same), torch.equal(one, other)
+          (True, False)
+        """
+        return self._with(Draws.of(streams, calls), self._crops)
+
+    @property
+    def draws(self) -> bool:
+        """Return whether a pass needs random draws: dropout masks or a transform."""
+        return bool(self._dropouts) or self._transform is not None
+
+    def _with(self, draws: Draws, crops: bool) -> "ModuleProblem":
         other = copy.copy(self)
-        other._augmentation = augmentation
+        other._draws, other._crops = draws, crops
         return other
 
     # ------------------------------------------------------------ points
@@ -402,8 +421,8 @@ class ModuleProblem:
           ValueError: for shapes that disagree, or no such example.
         """
         check_points(x, self.dim, self._dtype)
-        if self._augmentation is not None:
-            validate.same_length(x=x, streams=self._augmentation.streams)
+        if self._draws is not None:
+            validate.same_length(x=x, streams=self._draws.streams)
         if examples is not None:
             check(examples, len(x), self.num_examples)
         return ModuleGradients(self, x.detach(), examples)
@@ -499,9 +518,22 @@ class ModuleProblem:
         refuse_labels(labels, outputs, made_up)
 
     def _batch(self, run: int, examples: Tensor) -> Examples:
-        if self._augmentation is None:
-            return self._data.batch(examples)
-        return self._data.batch(examples, partial(self._augmentation, run, examples))
+        inputs, labels = self._data.batch(examples, self._changed(run, examples))
+        if not self._dropouts:
+            return inputs, labels
+        if self._draws is None:
+            raise ValueError(f"{_UNDRAWN}dropout masks: ask for `problem.drawing(streams, calls)`.")
+        return (*inputs, *masks(self._draws, run, examples, self._dropouts, self._dtype)), labels
+
+    def _changed(self, run: int, examples: Tensor) -> Callable[[Tensor], Tensor] | None:
+        """The random change of the first input, if there is one."""
+        if self._transform is None and not self._crops:
+            return None
+        if self._draws is None:
+            raise ValueError(f"{_UNDRAWN}transforms: ask for `problem.drawing(streams, calls)`.")
+        if self._crops:
+            return partial(cropped, self._draws, run, examples)
+        return partial(transformed, self._draws, run, examples, transform=self._transform)
 
     def _chunks(self, examples: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Blocks of a batch with the places that they fill; one block if its examples mix."""
@@ -563,7 +595,11 @@ class ModuleProblem:
         run = closed(followed, len(self._data.inputs), vouched)
         loss = self._loss if self._cross_entropy else closed(self._loss, 2)
         start, (inputs, labels) = self._parameters.split(self._parameters.start.clone()), self._data.stand_ins
-        one = tuple(tensor[:1] for tensor in inputs)
+        run, self._dropouts = with_masks(run, [tensor[:1] for tensor in inputs])
+        whole = tuple(inputs[0].new_ones(len(labels), *site.shape, dtype=self._dtype) for site in self._dropouts)
+        if self._dropouts:  # the code is compared, and the network evaluated, without dropout
+            self._module.eval()
+        one = tuple(tensor[:1] for tensor in (*inputs, *whole))
         refuse_writes(run, *one)
         known = self._passes_of(run, loss, known=not vouched)
         own = self._passes_of(copy.deepcopy(self._module), self._loss)
@@ -576,7 +612,8 @@ class ModuleProblem:
                 if isinstance(loss, nn.Module):
                     with torch.no_grad():
                         refuse_writes(loss, self._outputs(run, start, one), labels[:1])
-                found, code = (each.summed(start, self._data.stand_ins, weights) for each in (known, own))
+                found = known.summed(start, ((*inputs, *whole), labels), weights)
+                code = own.summed(start, (inputs, labels), weights)
             finally:
                 self._autocast = autocast
         if not same(found, code):

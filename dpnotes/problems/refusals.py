@@ -31,15 +31,6 @@ def refuse_by_name(module: nn.Module) -> None:
             raise ValueError(f"Expected {name} to be a torch.Tensor, not a {kind} with code of its own.")
 
 
-def refuse_dropout(module: nn.Module) -> None:
-    """Refuse active dropout with a ValueError."""
-    for name, layer in module.named_modules():
-        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.training and layer.p > 0:
-            raise ValueError(
-                f"Expected {name}.p={layer.p} to be 0: its draws are not the streams'; or call eval() on it."
-            )
-
-
 def refuse_labels(labels: Tensor, outputs: Tensor, made_up: Tensor) -> None:
     """Refuse labels and outputs that cross-entropy does not take with a ValueError.
 

@@ -509,7 +509,7 @@ class ModuleProblem:
         if labels.dtype != torch.int64 or labels.dim() != 1:
             shape = tuple(labels.shape)
             raise ValueError(f"Expected labels, {labels.dtype} of shape {shape}, to be int64 of shape (examples,).")
-        with torch.no_grad():
+        with torch.no_grad(), torch.random.fork_rng([self._device] if self._device.type == "cuda" else []):
             try:
                 outputs, made_up = self._of_stand_ins(self._parameters.split(self._parameters.start.clone()))
             except (RuntimeError, TypeError, IndexError) as error:

@@ -345,7 +345,7 @@ def test_draws_of_the_module_s_own_are_refused(together: bool) -> None:
     def dropped(m: Any, h: Tensor) -> Tensor:
         if not together and bool(h.sum() > 100):
             return h
-        return nn.functional.dropout(h, 0.5)
+        return h * torch.rand_like(h)
 
     for seed in range(20):
         torch.manual_seed(seed)

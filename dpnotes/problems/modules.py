@@ -22,6 +22,7 @@ from dpnotes.problems.graphs import kinks_of, saved_bytes
 from dpnotes.problems.module_data import ModuleData
 from dpnotes.problems.parameters import FlatParameters
 from dpnotes.problems.passes import Examples, Loss, Passes, Values
+from dpnotes.problems.recurrent import unrolled
 from dpnotes.problems.refusals import ExamplesMix, OutOfMemory, refuse_by_name, refuse_labels
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
@@ -596,6 +597,7 @@ class ModuleProblem:
         loss = self._loss if self._cross_entropy else closed(self._loss, 2)
         start, (inputs, labels) = self._parameters.split(self._parameters.start.clone()), self._data.stand_ins
         run, self._dropouts = with_masks(run, [tensor[:1] for tensor in inputs])
+        run = unrolled(run)
         whole = tuple(inputs[0].new_ones(len(labels), *site.shape, dtype=self._dtype) for site in self._dropouts)
         if self._dropouts:  # the code is compared, and the network evaluated, without dropout
             self._module.eval()

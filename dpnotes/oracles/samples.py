@@ -60,11 +60,9 @@ class Samples(Protocol):
 
 # ---------------------------------------------------------------- virtual data
 class DistributionBatch(Protocol):
-    """A batch drawn from a distribution, one per run."""
+    """A batch drawn from a distribution, one per run, with its mean gradient at points `(runs, dim)`."""
 
-    def gradient(self, x: Tensor) -> Tensor:
-        """The mean gradient at `x`, `(runs, dim)`."""
-        ...
+    def gradient(self, x: Tensor) -> Tensor: ...  # noqa: D102
 
 
 class FreshData(Protocol):

@@ -18,11 +18,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from dpnotes.problems.datasets.cola import Corpus, Sentences
+from dpnotes.problems.datasets.cola import Corpus
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.published import DataCorrupt, DataNotFound, PublishedFile, fetch
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import checked
 
 _HUB = "https://huggingface.co/google-bert/bert-base-uncased/resolve/86b5e0934494bd15c9632b12f734a8a67f723594/"
 BERT_FILES = tuple(
@@ -105,6 +106,7 @@ def bert_tokenizer() -> Tokenizer:
     return tokenise
 
 
+@checked
 def tokenise(
     corpus: Corpus, tokenizer: Tokenizer, length: int, test: Literal["both", "in-domain", "out-of-domain"] = "both"
 ) -> Dataset:
@@ -120,25 +122,12 @@ def tokenise(
     Raises:
       ValueError: outside these domains.
     """
-    parts = {
-        "in-domain": (corpus.in_domain,),
-        "out-of-domain": (corpus.out_of_domain,),
-        "both": (corpus.in_domain, corpus.out_of_domain),
-    }
-    validate.one_of(parts, test=test)
-    held_out = Sentences(
-        tuple(text for part in parts[test] for text in part.texts), torch.cat([part.labels for part in parts[test]])
-    )
-    return Dataset(
-        f"{corpus.name}, {length} pieces, test: {test}",
-        tokenizer(corpus.train.texts, length),
-        corpus.train.labels,
-        tokenizer(held_out.texts, length),
-        held_out.labels,
-        2,
-        corpus.licence,
-        corpus.source,
-    )
+    parts = {"in-domain": corpus.in_domain, "out-of-domain": corpus.out_of_domain}
+    held_out = [part for name, part in parts.items() if test in (name, "both")]
+    texts, labels = [text for part in held_out for text in part.texts], torch.cat([part.labels for part in held_out])
+    train = tokenizer(corpus.train.texts, length), corpus.train.labels
+    name = f"{corpus.name}, {length} pieces, test: {test}"
+    return Dataset(name, *train, tokenizer(texts, length), labels, 2, corpus.licence, corpus.source)
 
 
 # ---------------------------------------------------------------- BERT

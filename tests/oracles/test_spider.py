@@ -231,13 +231,6 @@ def test_the_exact_epsilon_of_a_whole_run_is_at_most_what_is_claimed(mechanism, 
 
 
 # ---------------------------------------------------------------- law 3: exactness
-def test_without_noise_the_estimate_is_the_gradient():
-    runs, task = 2, silent()
-    seen = walk(exact(VirtualSamples(task, 10**6), runs), normal("x", runs, DIM), Streams.of(0, range(runs)), 30)
-    refreshes = int(seen[-1][0].meter.refreshes[0])
-    assert 1 < refreshes < 25
-    for _, x, estimate in seen:
-        assert torch.allclose(estimate.gradient, task.landscape.gradient(x), atol=1e-10)
 
 
 def test_a_batch_of_all_examples_has_their_mean_gradient_and_difference():
@@ -312,18 +305,11 @@ def small_oracle(runs: int, mechanism: Any) -> Spider:
 
 @pytest.mark.parametrize("mechanism", [Gaussian(), Tree(16)])
 @pytest.mark.slow
-def test_a_batch_of_runs_is_the_runs_one_by_one_and_a_resumed_one_the_whole(mechanism):
+def test_a_resumed_run_is_the_whole_one(mechanism):
     runs, steps = 4, 25
     oracle, streams, x = small_oracle(runs, mechanism), Streams.of("runs", range(runs)), normal("start", runs, DIM)
     whole = drive(Descent(0.1), oracle, Descent(0.1).init(x, oracle), streams, steps)
     assert whole.status.tolist() == [Status.OK, Status.OK, Status.DATA_EXHAUSTED, Status.OK]
-    for run in range(runs):
-        index = torch.tensor([run])
-        alone = oracle.take(index)
-        state = drive(Descent(0.1), alone, Descent(0.1).init(x[index], alone), streams.take(index), steps)
-        assert torch.allclose(state.x, whole.x[index], atol=1e-10)
-        assert state.oracle.meter.used.item() == whole.oracle.meter.used[run]
-        assert state.oracle.meter.refreshes.item() == whole.oracle.meter.refreshes[run]
     half = drive(Descent(0.1), oracle, Descent(0.1).init(x, oracle), streams, 11)
     buffer = io.BytesIO()
     torch.save(flatten(half), buffer)

@@ -92,6 +92,7 @@ INSIDE = (
     "problems.landscapes.check_points",
     "problems.module_data.ModuleData",
     "problems.passes.Passes",
+    "problems.separable.Suprema",
     "problems.text.pretrained_bert",  # like random_bert, from a file
 )
 NUMBER = re.compile(r"\b(int|float)\b")

@@ -185,22 +185,14 @@ class Bert(nn.Module):
         validate.at_least(2, num_classes=num_classes)
         self.size = size
         hidden = size.hidden
-        embeddings = nn.ModuleDict(
-            {
-                "word_embeddings": nn.Embedding(size.vocabulary, hidden),
-                "position_embeddings": nn.Embedding(size.max_length, hidden),
-                "token_type_embeddings": nn.Embedding(2, hidden),
-                "LayerNorm": nn.LayerNorm(hidden, eps=1e-12),
-            }
+        embeddings = _named(
+            word_embeddings=nn.Embedding(size.vocabulary, hidden),
+            position_embeddings=nn.Embedding(size.max_length, hidden),
+            token_type_embeddings=nn.Embedding(2, hidden),
+            LayerNorm=nn.LayerNorm(hidden, eps=1e-12),
         )
-        layers = nn.ModuleList(_Layer(size) for _ in range(size.layers))
-        self.bert = nn.ModuleDict(
-            {
-                "embeddings": embeddings,
-                "encoder": nn.ModuleDict({"layer": layers}),
-                "pooler": nn.ModuleDict({"dense": nn.Linear(hidden, hidden)}),
-            }
-        )
+        encoder = _named(layer=nn.ModuleList(_Layer(size) for _ in range(size.layers)))
+        self.bert = _named(embeddings=embeddings, encoder=encoder, pooler=_named(dense=nn.Linear(hidden, hidden)))
         self.classifier = nn.Linear(hidden, num_classes)
 
     def forward(self, packed: Tensor) -> Tensor:
@@ -229,15 +221,9 @@ class _Layer(nn.Module):
     def __init__(self, size: BertSize) -> None:
         super().__init__()
         self.heads = size.heads
-        self.attention = nn.ModuleDict(
-            {
-                "self": nn.ModuleDict(
-                    {name: nn.Linear(size.hidden, size.hidden) for name in ("query", "key", "value")}
-                ),
-                "output": _residual(size.hidden, size.hidden),
-            }
-        )
-        self.intermediate = nn.ModuleDict({"dense": nn.Linear(size.hidden, size.intermediate)})
+        projections = _named(**{name: nn.Linear(size.hidden, size.hidden) for name in ("query", "key", "value")})
+        self.attention = nn.ModuleDict({"self": projections, "output": _residual(size.hidden, size.hidden)})
+        self.intermediate = _named(dense=nn.Linear(size.hidden, size.intermediate))
         self.output = _residual(size.intermediate, size.hidden)
 
     def forward(self, x: Tensor, present: Tensor) -> Tensor:
@@ -253,9 +239,11 @@ class _Layer(nn.Module):
 
 
 def _residual(num_inputs: int, num_outputs: int) -> nn.ModuleDict:
-    return nn.ModuleDict(
-        {"dense": nn.Linear(num_inputs, num_outputs), "LayerNorm": nn.LayerNorm(num_outputs, eps=1e-12)}
-    )
+    return _named(dense=nn.Linear(num_inputs, num_outputs), LayerNorm=nn.LayerNorm(num_outputs, eps=1e-12))
+
+
+def _named(**parts: nn.Module) -> nn.ModuleDict:
+    return nn.ModuleDict(parts)
 
 
 def _add(parts: Any, inside: Tensor, outside: Tensor) -> Tensor:

@@ -302,25 +302,6 @@ def test_the_noise_of_gradients_and_of_losses_share_no_draws():
 
 
 # ---------------------------------------------------------------- methods
-def test_momentum_is_the_bias_corrected_average_of_all_gradients():
-    problem = network()
-    x = points(problem, 1)
-    seen: list[Tensor] = []
-    oracle = ClippedGradient(problem, CLIP, plan(1, steps=4))
-    method = Descent(0.2, 0.7)
-    state = drive(
-        method,
-        oracle,
-        method.init(x, oracle),
-        Streams.of(0, ["a"]),
-        4,
-        observe=lambda _, __, e: seen.append(e.gradient),
-    )
-    position = x
-    for t in range(1, 5):
-        average = sum(0.7 ** (t - i) * seen[i - 1] for i in range(1, t + 1)) * 0.3 / (1 - 0.7**t)
-        position = position - 0.2 * average
-    assert (state.x - position).abs().max() < 1e-12
 
 
 def test_a_run_that_has_ended_keeps_its_average_and_one_that_goes_on_changes_it():

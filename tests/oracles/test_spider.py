@@ -100,20 +100,6 @@ def test_differences_in_factors_are_those_written_out():
             assert torch.allclose(found[run], (rows * (bound / norms).clamp_max(1)).mean(0), atol=1e-10)
 
 
-def test_what_is_asked_at_several_points_is_the_mean_of_the_answers_at_each():
-    """The gradients know their differences as factors; at several points they are written out."""
-    problem = QuadraticSensing.sample(torch.ones(1, 4, dtype=torch.float64), 30, seed=0)
-    zero = torch.tensor([0])
-    batch = DataSetSamples(problem).batch(zero, torch.tensor([20]), Streams.of(0, ["a"]), zero)
-    x, y = normal("several x", 1, 3, 4), normal("several y", 1, 3, 4)
-    huge = budget(1, 1e9)
-    each = [(batch.gradient(x[:, at], huge), batch.difference(x[:, at], y[:, at], huge)) for at in range(3)]
-    for found, single in zip(
-        (batch.gradient(x, huge), batch.difference(x, y, huge)), zip(*each, strict=True), strict=True
-    ):
-        assert torch.allclose(found, torch.stack(single).mean(0), atol=1e-10)
-
-
 def test_an_example_without_a_finite_gradient_counts_as_zero():
     slopes, curvatures = data(0.5)
     broken = CustomProblem(
@@ -250,7 +236,7 @@ def test_a_difference_sees_the_same_examples_at_both_points():
     seen = walk(exact(VirtualSamples(data_with, 10**6), 1), x, streams, 4, 0.01)
     errors = [estimate.gradient - data_with.landscape.gradient(x) for _, x, estimate in seen]
     assert errors[0].norm() > 0.1 and all(torch.allclose(e, errors[0], atol=1e-12) for e in errors)
-    line = "return mean - self._gradient(previous).masked_fill(new[:, None], 0)"
+    line = "return mean - self.examples.gradient(previous).masked_fill(new[:, None], 0)"
     broken = module_with_line_replaced(samples_module, line, "return mean - 0 * previous")
     seen = walk(exact(broken.VirtualSamples(data_with, 10**6), 1), x, streams, 4)
     assert (seen[-1][2].gradient - data_with.landscape.gradient(seen[-1][1]) - errors[0]).norm() > 0.1, "control"

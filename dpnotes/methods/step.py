@@ -15,22 +15,14 @@ Settings = TypeVar("Settings")
 
 
 class Moving(Protocol):
-    """The fields of every method's state: points `(runs, dim)`, a status per run, and the oracle's state."""
+    """The fields of every method's state: points `(runs, dim)`, a `Status` per run, and the oracle's state."""
 
     @property
-    def x(self) -> Tensor:
-        """The current point of each run, `(runs, dim)`."""
-        ...
-
+    def x(self) -> Tensor: ...  # noqa: D102
     @property
-    def status(self) -> Tensor:
-        """The `Status` of each run, `(runs,)`."""
-        ...
-
+    def status(self) -> Tensor: ...  # noqa: D102
     @property
-    def oracle(self) -> Any:
-        """The state of the oracle."""
-        ...
+    def oracle(self) -> Any: ...  # noqa: D102
 
 
 def settings_of(method: object, kind: type[Settings], x: Tensor, whole: tuple[str, ...] = ()) -> Settings:

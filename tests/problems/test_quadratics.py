@@ -163,12 +163,10 @@ def test_bad_arguments_are_named() -> None:
     start = [0.0] * 6
     for call, message in (
         (lambda: log_spectrum(3, condition_number=0.5), "condition_number=0.5 >= 1"),
-        (lambda: quadratic.expected_excess_risk(start, -0.1, [1.0]), "step_size=-0.1 > 0"),
         (lambda: quadratic.expected_excess_risk(start, 0.1, [-1.0]), "noise_std"),
         (lambda: quadratic.expected_excess_risk(start, 0.1, 1.0), "noise_std"),
         (lambda: quadratic.expected_excess_risk(start, 0.1, [1.0], momentum=1.0), "momentum=1.0 < 1"),
         (lambda: quadratic.expected_excess_risk([0.0], 0.1, [1.0]), "x0.shape"),
-        (lambda: quadratic.noise_influence(0.1, 0), "num_steps=0 >= 1"),
         (lambda: quadratic.gradients(torch.zeros(1, 2)), "x, torch.float32 of shape"),
         (lambda: Quadratic.sample(quadratic.spectrum, 4, -1.0, seed=0), "spread=-1.0 >= 0"),
     ):

@@ -391,7 +391,7 @@ def trains(device: str) -> Any:
     _, streams = start(1, device)
     std = torch.full((RUNS,), 0.01, dtype=torch.float64)
     oracle = MinibatchGradient(problem, Sampling.fixed_size(10, 60), std, 1.0, num_steps=4, clipped=True)
-    return train(oracle, problem.initial(streams), streams, Evaluation(data, every=2), step_size=0.5)
+    return train(oracle, problem.initial(streams), streams, Evaluation(data, every=2), method=Descent(0.5))
 
 
 def converts(device: str) -> Any:

@@ -50,6 +50,11 @@ class Descent:
         if self.momentum >= 1:
             raise ValueError(f"Expected 0 <= momentum={self.momentum!r} < 1.")
 
+    def settings(self) -> dict[str, Any]:
+        """The settings that determine the steps, as JSON, for a checkpoint."""
+        sizes = self.step_size.tolist() if isinstance(self.step_size, Tensor) else self.step_size
+        return {"step_size": sizes, "momentum": self.momentum}
+
     def init(self, x: Tensor, oracle: Oracle) -> DescentState:
         """Start every run at its row of `x`, `(runs, dim)`."""
         steps = torch.zeros(len(x), dtype=torch.int64, device=x.device)

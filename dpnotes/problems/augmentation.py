@@ -82,12 +82,12 @@ def transformed(draws: Draws, run: int, examples: Tensor, inputs: Tensor, transf
     own = draws.of_examples(run, examples).uniform(f"transform {draws.call(run)}", examples, UNIFORMS).float()
     try:
         found = torch.func.vmap(transform, randomness="error")(inputs, own)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         said = str(error).splitlines()[0]
         raise ValueError(
             f"Expected transform to apply torch's operations to one example and its uniforms: {said}"
         ) from None
-    if not isinstance(found, Tensor) or found.shape != inputs.shape or found.dtype != inputs.dtype:
-        kind = f"{found.dtype} of {tuple(found.shape[1:])}" if isinstance(found, Tensor) else type(found).__name__
+    if found.shape != inputs.shape or found.dtype != inputs.dtype:
+        kind = f"{found.dtype} of {tuple(found.shape[1:])}"
         raise ValueError(f"Expected transform to return {inputs.dtype} of {tuple(inputs.shape[1:])}, got {kind}.")
     return found

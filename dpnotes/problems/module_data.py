@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from dpnotes.problems.closed import refuse_code_of_tensors, stand_ins
 from dpnotes.problems.examples import check_finite
 from dpnotes.problems.passes import Examples
+from dpnotes.problems.rows import Rows
 from dpnotes.util import validate
 
 
@@ -18,25 +20,27 @@ class ModuleData:
     """The examples of a `ModuleProblem`.
 
     Args:
-      inputs: `(examples, ...)` each, one for each argument of the module.
+      inputs: `(examples, ...)` each, one for each argument of the module, of tensors or of a data set's rows.
       labels: `(examples,)`.
       channels_last: whether images are given in this memory format.
       example: inputs and label of a public example, `(1, ...)` each; None: made-up ones stand in.
+      dtype: of the parameters, to which images in bytes are converted, as 0 to 1.
 
     Raises:
       TypeError: for a subclass of `torch.Tensor`.
     """
 
-    inputs: tuple[Tensor, ...]
+    inputs: tuple[Tensor | Rows, ...]
     labels: Tensor
     channels_last: bool = False
     example: tuple[Tensor, ...] | None = None
+    dtype: torch.dtype = torch.float32
 
     def __post_init__(self) -> None:
         refuse_code_of_tensors(labels=self.labels, **self._named)
 
     @property
-    def _named(self) -> dict[str, Tensor]:
+    def _named(self) -> dict[str, Any]:
         return {f"inputs[{i}]": tensor for i, tensor in enumerate(self.inputs)}
 
     @property
@@ -44,7 +48,7 @@ class ModuleData:
         """The shapes of the inputs of one example, for an error."""
         return ", ".join(str(tuple(tensor.shape[1:])) for tensor in self.inputs)
 
-    def check(self, dtype: torch.dtype) -> None:
+    def check(self) -> None:
         """Refuse tensors that disagree with a ValueError, and inputs that are not finite or not of the type `dtype`."""
         validate.at_least(1, num_examples=len(self.labels))
         validate.same_length(labels=self.labels, **self._named)
@@ -52,9 +56,10 @@ class ModuleData:
             if tensor.device != self.labels.device:
                 place = self.labels.device
                 raise ValueError(f"Expected {name} on {tensor.device} to be where labels are, on {place}.")
-            if tensor.is_floating_point() and tensor.dtype != dtype:
-                raise ValueError(f"Expected {name} of type {tensor.dtype} to have the parameters' {dtype}.")
-            check_finite(**{name: tensor})
+            if tensor.is_floating_point() and tensor.dtype != self.dtype:
+                raise ValueError(f"Expected {name} of type {tensor.dtype} to have the parameters' {self.dtype}.")
+            if isinstance(tensor, Tensor):  # a row is looked at when it is fetched
+                check_finite(**{name: tensor})
 
     @cached_property
     def stand_ins(self) -> Examples:
@@ -73,14 +78,21 @@ class ModuleData:
 
     def batch(self, examples: Tensor, change: Callable[[Tensor], Tensor] | None = None) -> Examples:
         """The examples with these numbers, their first input after a change."""
-        inputs = tuple(tensor[examples] for tensor in self.inputs)
+        fetched = [tensor[examples] for tensor in self.inputs]
+        for name, tensor, own in zip(self._named, self.inputs, fetched, strict=True):
+            if isinstance(tensor, Rows):
+                check_finite(**{name: own})
+        inputs = tuple(self._scaled(tensor) for tensor in fetched)
         if change is not None:
             inputs = (change(inputs[0]), *inputs[1:])
         return self.formatted(*inputs), self.labels[examples]
 
     def formatted(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """The inputs, of which images are in the memory format that convolutions want."""
-        return tuple(self._formatted(tensor) for tensor in inputs)
+        """The inputs, of which images are numbers from 0 to 1, in the memory format that convolutions want."""
+        return tuple(self._formatted(self._scaled(tensor)) for tensor in inputs)
+
+    def _scaled(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self.dtype) / 255 if tensor.dtype == torch.uint8 and tensor.dim() == 4 else tensor
 
     def _formatted(self, tensor: Tensor) -> Tensor:
         if tensor.dim() != 4:

@@ -24,6 +24,7 @@ from dpnotes.problems.parameters import FlatParameters
 from dpnotes.problems.passes import Examples, Loss, Passes, Values
 from dpnotes.problems.recurrent import unrolled
 from dpnotes.problems.refusals import ExamplesMix, OutOfMemory, refuse_by_name, refuse_labels
+from dpnotes.problems.rows import Rows
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.precision import deterministic_convolutions
@@ -194,7 +195,7 @@ class ModuleProblem:
       module: maps inputs to outputs, `(batch, num_classes)` for cross-entropy; of any kind, such as a dict, for a loss
         of your own. Its only random draws are those of `nn.Dropout`.
       inputs: `(examples, ...)`, or a tuple of them for a module of several arguments; shared by all runs, without NaN
-        or infinite entries. Floating point ones have the parameters' type.
+        or infinite entries. Floating point ones have the parameters' type. Images in bytes (uint8) are divided by 255.
       labels: `(examples,)` int64 in `0 ... num_classes - 1`; of any type for a loss of your own.
       loss: "cross-entropy", or a function of outputs and labels to `(batch,)` losses, each of its own example alone.
       autocast: `torch.bfloat16`, or None for passes in the parameters' type.
@@ -226,7 +227,7 @@ class ModuleProblem:
     def __init__(
         self,
         module: nn.Module,
-        inputs: Tensor | tuple[Tensor, ...],
+        inputs: Tensor | tuple[Tensor | Rows, ...],
         labels: Tensor,
         *,
         loss: Literal["cross-entropy"] | Loss = "cross-entropy",
@@ -247,9 +248,10 @@ class ModuleProblem:
             raise ValueError(f"Expected autocast={autocast} to be None or torch.bfloat16.")
         if not callable(loss) and loss != "cross-entropy":
             raise ValueError(f"Expected loss={loss!r} to be 'cross-entropy', or a function of outputs and labels.")
-        self._data = ModuleData(inputs if isinstance(inputs, tuple) else (inputs,), labels, channels_last, example)
         self._parameters = FlatParameters.of(module, labels.device)
         self._dtype, self._device = next(p.dtype for p in module.parameters() if p.requires_grad), labels.device
+        given = inputs if isinstance(inputs, tuple) else (inputs,)
+        self._data = ModuleData(given, labels, channels_last, example, self._dtype)
         if self._dtype not in (torch.float32, torch.float64):
             raise ValueError(f"Expected module of {self._dtype} to be float32 or float64; for bfloat16 see autocast.")
         try:
@@ -264,7 +266,7 @@ class ModuleProblem:
         self._crops, self._transform = False, transform
         self.vouched = tuple(kind.__name__ for kind in vouched)
         refuse_by_name(self._module)
-        self._data.check(self._dtype)
+        self._data.check()
         if self._cross_entropy:
             self._check_labels()
         run, self.opens = self._module, None  # what passes run, and why that is the module's own code
@@ -276,6 +278,12 @@ class ModuleProblem:
             if drops(self._module):
                 code = "code that is not followed, since its masks cannot be replayed"
                 raise ValueError(f"Expected no active dropout in {code} ({error}): set p = 0.") from None
+        if transform is not None:
+            try:
+                with draws_nothing(self._device, "a transform"):
+                    self._transform = closed(transform, 2)
+            except Open as error:
+                self.opens = self.opens or f"transform is open: {error}"
         known = self.opens is None and not self.vouched
         self._passes = self._passes_of(run, self._loss, known=known)
 

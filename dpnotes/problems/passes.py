@@ -195,7 +195,7 @@ class Passes:
         examples.
         """
         refuse_what_sees_all()
-        with nullcontext() if self._whole else _draws_nothing(device):
+        with nullcontext() if self._whole else draws_nothing(device):
             found, why = self._passed(together, one_by_one)
         self._refuse_changes()
         if why != self.one_by_one:
@@ -383,12 +383,12 @@ def _merged(several: list[FactoredGradient]) -> FactoredGradient:
 
 
 @contextmanager
-def _draws_nothing(device: torch.device) -> Iterator[None]:
-    """A context that refuses random draws of the module itself: they are not the streams' and differ between passes."""
+def draws_nothing(device: torch.device, what: str = "a module") -> Iterator[None]:
+    """A context that refuses random draws of the code itself: they are not the streams' and differ between passes."""
     before = _generators(device)
     yield
     if before != _generators(device):
-        raise ValueError("Expected a module that draws no random numbers: its draws are not the streams'.")
+        raise ValueError(f"Expected {what} that draws no random numbers: its draws are not the streams'.")
 
 
 def _generators(device: torch.device) -> list[bytes]:

@@ -21,6 +21,7 @@ from dpnotes.problems.modules import ModuleProblem
 from dpnotes.problems.refusals import OutOfMemory
 from dpnotes.random.streams import Streams
 from dpnotes.train.norms import NORMS, ExampleNorms
+from dpnotes.train.optimiser import Optimised, OptimisedState
 from dpnotes.util import validate
 from dpnotes.util.validate import AtLeastOne, checked
 
@@ -95,7 +96,7 @@ class Training:
         hold the `NORMS`, if the evaluation measures them. A run that ended early is evaluated at its last point.
     """
 
-    state: DescentState
+    state: DescentState | OptimisedState
     done: Tensor
     curves: Tensor
 
@@ -138,8 +139,7 @@ def train(
     streams: Streams,
     evaluation: Evaluation | None,
     *,
-    step_size: float | Tensor,
-    momentum: float = 0.0,
+    method: Descent | Optimised,
     checkpoint: Checkpoint | None = None,
     report: Callable[[str], None] | None = None,
 ) -> Training:
@@ -156,8 +156,7 @@ def train(
       x: `(runs, dim)`, starting points, chosen without looking at the data.
       streams: one key per run, the same as before if a checkpoint exists. Secret streams continue with fresh noise.
       evaluation: the data and the frequency of evaluations; None: no evaluation.
-      step_size: above 0, in units of length squared over loss; one number, or one per step, `(num_steps,)`.
-      momentum: of the moving average of the gradients (`Descent`), in [0, 1).
+      method: descent, or an optimiser of torch.
       checkpoint: where and how often the training is stored; None: never.
       report: called with one line after each evaluation.
 
@@ -178,7 +177,7 @@ def train(
       >>> streams = Streams.of("example", ["run 0"])
       >>> std = torch.tensor([0.01], dtype=torch.float64)
       >>> oracle = MinibatchGradient(problem, Sampling.fixed_size(20, 200), std, 1.0, num_steps=40, clipped=True)
-      >>> done = train(oracle, problem.initial(streams), streams, Evaluation(digits, every=20), step_size=0.5)
+      >>> done = train(oracle, problem.initial(streams), streams, Evaluation(digits, every=20), method=Descent(0.5))
       >>> done.curves.shape, bool(done.curves[0, -1, 1] > 0.5), done.status.tolist() == [Status.FINISHED]
       (torch.Size([1, 2, 4]), True, True)
     """
@@ -186,7 +185,7 @@ def train(
     if not isinstance(problem, ModuleProblem):
         raise ValueError(f"Expected oracle.problem={type(problem).__name__} to be a ModuleProblem.")
     validate.same_length(x=x, streams=streams, noise_std=oracle.noise_std)
-    method, num_steps = Descent(step_size, momentum), oracle.num_steps
+    num_steps = oracle.num_steps
     oracle = replace(oracle, noise_std=oracle.noise_std.to(x.device))
     evaluated = [] if evaluation is None else evaluated_steps(num_steps, evaluation.every)
     kept = set(evaluated_steps(num_steps, checkpoint.every)) if checkpoint is not None else set()
@@ -222,12 +221,11 @@ def train(
 
 
 def _settings(
-    oracle: MinibatchGradient, method: Descent, evaluation: Evaluation | None, checkpoint: Checkpoint | None
+    oracle: MinibatchGradient, method: Descent | Optimised, evaluation: Evaluation | None, checkpoint: Checkpoint | None
 ) -> dict[str, Any]:
     """The settings that determine the result, by name; the number of examples processed at once is not one of them."""
     return {
-        "step_size": method.step_size.tolist() if isinstance(method.step_size, Tensor) else method.step_size,
-        "momentum": method.momentum,
+        **method.settings(),
         "noise_std": oracle.noise_std.tolist(),
         "mechanism": type(oracle.mechanism).__name__,
         "norm_bound": oracle.norm_bound,

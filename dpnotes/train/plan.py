@@ -14,13 +14,17 @@ from torch import Tensor, nn
 
 from dpnotes.core import Guarantee, Relation, Sampling
 from dpnotes.guarantees import STATISTICS_WITHOUT_NOISE, as_json, from_json, together
+from dpnotes.methods.descent import Descent
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.privacy.events import clipped_sensitivity
 from dpnotes.privacy.mechanisms import Exact, Gaussian
+from dpnotes.problems.augmentation import Transform
 from dpnotes.problems.modules import Loss, ModuleProblem
+from dpnotes.problems.rows import as_examples
 from dpnotes.random.streams import Streams
 from dpnotes.train.loop import Checkpoint, Evaluation, Training, train
 from dpnotes.train.noise import NoiseChoice, calibrated_noise, no_noise
+from dpnotes.train.optimiser import MakesOptimiser, MakesSchedule, Optimised
 from dpnotes.util import validate
 from dpnotes.util.validate import AtLeastOne, Positive, PositiveOrInfinite, Probability, checked
 
@@ -53,6 +57,10 @@ class TrainingOptions(TypedDict, total=False):
         or on other people's). The guarantee is then that of this training alone.
       report: called with one line after each evaluation.
       not_covered: other quantities that depend on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
+      schedule: of `torch.optim.lr_scheduler`, for an `optimizer`, such as `lambda optimizer: StepLR(optimizer, 30)`.
+      transform: a random change of each example of the first input (`ModuleProblem`), by the streams' draws.
+      max_examples_at_once: the largest chunk of a batch that is in memory at once.
+      autocast: `torch.bfloat16`, or None for passes in the parameters' type.
     """
 
     loss: Literal["cross-entropy"] | Loss
@@ -61,6 +69,10 @@ class TrainingOptions(TypedDict, total=False):
     start_is_public: bool
     report: Callable[[str], None] | None
     not_covered: tuple[str, ...]
+    schedule: MakesSchedule | None
+    transform: Transform | None
+    max_examples_at_once: int | None
+    autocast: torch.dtype | None
 
 
 @checked
@@ -172,11 +184,12 @@ class TrainingPlan:
     def train(
         self,
         module: nn.Module,
-        inputs: Tensor | tuple[Tensor, ...],
-        labels: Tensor,
+        inputs: Any,
+        labels: Any = None,
         *,
-        step_size: float | Tensor,
+        step_size: float | Tensor | None = None,
         momentum: float = 0.0,
+        optimizer: MakesOptimiser | None = None,
         streams: Streams | None = None,
         evaluation: Evaluation | None = None,
         checkpoint: Checkpoint | None = None,
@@ -190,11 +203,16 @@ class TrainingPlan:
 
         Args:
           module: is copied, never changed; frozen parameters keep their values (`ModuleProblem`).
-          inputs: `(examples, ...)`, or a tuple of such tensors for a module of several arguments.
-          labels: `(examples,)`, on the device to train on; a warning is given if far from `num_examples` of them.
-          step_size: above 0; one number, or one per step, `(num_steps,)`; after the last entry it stays constant.
+          inputs: `(examples, ...)`, a tensor, an array or a list, or a tuple of these for a module of several
+            arguments; or a `torch.utils.data.Dataset` of pairs, whose rows are read when they are needed.
+          labels: `(examples,)`, on the device to train on; None with a data set. A warning is given if far from
+            `num_examples` of them.
+          step_size: above 0; one number, or one per step, at most `(num_steps,)`; after the last entry it stays
+            constant. Either this or an optimizer.
           momentum: in [0, 1), of the moving average of the gradients (`Descent`): with 0.9, a step size of 1 is what
             `torch.optim.SGD` calls 0.1.
+          optimizer: returns an optimiser of `torch.optim` for the parameters that it is given (`train.optimiser`):
+            `lambda parameters: torch.optim.AdamW(parameters, lr=2e-3)`. It sees released gradients only.
           streams: with one key. None: secret streams of the operating system. A run on seeded streams can be repeated;
             its guarantee assumes that the seed stays secret.
           evaluation: data and frequency of the measured losses and accuracies; exact, and covered by no guarantee.
@@ -208,10 +226,12 @@ class TrainingPlan:
           ValueError: outside these domains; if a fixed-size plan is for another number of examples; for a checkpoint
             with other settings; for a network that was trained under another neighbouring relation.
         """
-        parts = inputs if isinstance(inputs, tuple) else (inputs,)
-        validate.instance(Tensor, **{f"inputs[{i}]": part for i, part in enumerate(parts)})
+        if (step_size is None) == (optimizer is None):
+            raise ValueError("Expected either step_size= or optimizer=, and not both.")
+        device = labels.device if isinstance(labels, Tensor) else next(module.parameters()).device
+        inputs, labels = as_examples(inputs, labels, device)
         report, not_covered = more.pop("report", None), more.pop("not_covered", ())
-        start_is_public = more.pop("start_is_public", False)
+        start_is_public, schedule = more.pop("start_is_public", False), more.pop("schedule", None)
         network: Any = more  # what `ModuleProblem` takes, or refuses
         validate.instance(tuple, not_covered=not_covered)  # the letters of a text would be a tuple too
         validate.flag(start_is_public=start_is_public)
@@ -239,8 +259,7 @@ class TrainingPlan:
             start,
             streams,
             evaluation,
-            step_size=step_size,
-            momentum=momentum,
+            method=self._method(module, step_size, momentum, optimizer, schedule),
             checkpoint=checkpoint,
             report=report,
         )
@@ -255,6 +274,27 @@ class TrainingPlan:
         for part in trained.modules():
             vars(part)[_CLAIMS] = remembered
         return Trained(trained, together((*before, guarantee)), training)
+
+    def _method(
+        self,
+        module: nn.Module,
+        step_size: float | Tensor | None,
+        momentum: float,
+        optimizer: MakesOptimiser | None,
+        schedule: MakesSchedule | None,
+    ) -> Descent | Optimised:
+        """The method of a training: descent with a step size, or an optimiser of torch."""
+        if optimizer is not None:
+            if momentum:
+                raise ValueError(f"Expected momentum={momentum!r} to be an argument of the optimizer.")
+            shapes = [parameter.shape for parameter in module.parameters() if parameter.requires_grad]
+            return Optimised(optimizer, shapes, self.num_steps, schedule)
+        if schedule is not None:
+            raise ValueError("Expected schedule to go with an optimizer: a step_size may be one number per step.")
+        assert step_size is not None
+        if isinstance(step_size, Tensor) and step_size.dim() == 1 and len(step_size) > self.num_steps:
+            raise ValueError(f"Expected step_size of {len(step_size)} entries to have at most {self.num_steps}.")
+        return Descent(step_size, momentum)
 
 
 def _remembered(module: nn.Module) -> tuple[str, ...]:

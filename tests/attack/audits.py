@@ -409,7 +409,7 @@ def trained(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
     std = torch.full((len(streams),), noise / n, dtype=torch.float64)
     oracle = MinibatchGradient(problem, WHOLE, std, 1.0, steps, Relation.ZERO_OUT, clipped=True)
     x = torch.zeros(len(streams), 2)
-    training = train(oracle, x, streams, Evaluation(data, every=steps), step_size=step_size)
+    training = train(oracle, x, streams, Evaluation(data, every=steps), method=Descent(step_size))
     direction = torch.tensor([-(0.5**0.5), 0.5**0.5], dtype=torch.float64)
     score = -(training.x.double() @ direction) / step_size * n / noise / steps**0.5
     return score, oracle.guarantee(training.oracle_state, DELTA, streams)[0]

@@ -21,6 +21,7 @@ import torch
 
 from dpnotes.cli.main import app
 from dpnotes.core import Sampling
+from dpnotes.methods.descent import Descent
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.modules import ModuleProblem
@@ -50,7 +51,9 @@ def training(folder: Path, num_steps: int = 80) -> None:
     streams, std = Streams.of("kills", ["a", "b"]), torch.full((2,), 0.02, dtype=torch.float64)
     oracle = MinibatchGradient(problem, Sampling.fixed_size(10, 60), std, 1.0, num_steps, clipped=True)
     kept = Checkpoint(folder / "kept" / "run.pt", 2, {"data": "kills"})
-    end = train(oracle, problem.initial(streams), streams, Evaluation(data, every=50), step_size=0.3, checkpoint=kept)
+    end = train(
+        oracle, problem.initial(streams), streams, Evaluation(data, every=50), method=Descent(0.3), checkpoint=kept
+    )
     (folder / "stored").mkdir(exist_ok=True)
     meter = end.oracle_state.meter
     np.savez(

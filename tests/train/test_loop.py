@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from dpnotes.core import Relation, Sampling, Status
+from dpnotes.methods.descent import Descent
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.papers.noisy_sgd.algorithms import clipped_noisy_sgd, noisy_sgd
 from dpnotes.privacy.mechanisms import Gaussian
@@ -62,7 +63,7 @@ def trained(
     oracle = oracle_of(problem, len(runs), **changes)
     x = problem.initial(streams)
     evaluation = Evaluation(data, every=4)
-    return train(oracle, x, streams, evaluation, step_size=step_size, checkpoint=checkpoint, report=report)
+    return train(oracle, x, streams, evaluation, method=Descent(step_size), checkpoint=checkpoint, report=report)
 
 
 # ---------------------------------------------------------------- what comes out
@@ -118,7 +119,9 @@ def test_how_often_it_is_evaluated_changes_no_step():
     problem = ModuleProblem(network(), data.train_inputs, data.train_labels)
     streams = Streams.of("training", ["a"])
     ends = [
-        train(oracle_of(problem), problem.initial(streams), streams, Evaluation(data, every), step_size=STEP_SIZE).x
+        train(
+            oracle_of(problem), problem.initial(streams), streams, Evaluation(data, every), method=Descent(STEP_SIZE)
+        ).x
         for every in (1, 5, 100)
     ]
     assert torch.equal(ends[0], ends[1]) and torch.equal(ends[0], ends[2])
@@ -133,9 +136,9 @@ def test_batch_normalisation_is_evaluated_with_statistics_of_training_examples()
     streams = Streams.of("training", ["a"])
     oracle = replace(oracle_of(problem, check=0, num_steps=2), sampling=Sampling.fixed_size(10, 20), augment=True)
     with pytest.raises(ValueError, match="statistics_from=None to be training examples"):
-        train(oracle, problem.initial(streams), streams, Evaluation(data, 2), step_size=0.1)
+        train(oracle, problem.initial(streams), streams, Evaluation(data, 2), method=Descent(0.1))
     batches = torch.arange(20).view(2, 10)
-    training = train(oracle, problem.initial(streams), streams, Evaluation(data, 2, batches), step_size=0.1)
+    training = train(oracle, problem.initial(streams), streams, Evaluation(data, 2, batches), method=Descent(0.1))
     assert training.curves.isfinite().all()
 
 
@@ -221,7 +224,7 @@ def test_a_secret_training_goes_on_with_fresh_keys(tmp_path: Path):
             raise Killed
 
     x = problem.initial(Streams.of("start", ["a"]))
-    how = {"step_size": STEP_SIZE, "checkpoint": checkpoint}
+    how = {"method": Descent(STEP_SIZE), "checkpoint": checkpoint}
     with pytest.raises(Killed):
         train(oracle_of(problem), x, streams, Evaluation(data, 4), **how, report=kill)
     training = train(oracle_of(problem), x, Streams.secure(1), Evaluation(data, 4), **how)
@@ -269,7 +272,7 @@ def test_what_is_no_network_is_refused():
     std = torch.full((1,), NOISE, dtype=torch.float64)
     oracle = MinibatchGradient(quadratic, Sampling.fixed_size(10, 60), std, BOUND, STEPS)
     with pytest.raises(ValueError, match="oracle.problem=Quadratic to be a ModuleProblem"):
-        train(oracle, torch.ones(1, 2), Streams.of(0, ["a"]), Evaluation(toy(), 1), step_size=0.1)
+        train(oracle, torch.ones(1, 2), Streams.of(0, ["a"]), Evaluation(toy(), 1), method=Descent(0.1))
     with pytest.raises(ValueError, match="every=0 >= 1"):
         Evaluation(toy(), 0)
     with pytest.raises(ValueError, match="every=0 >= 1"):
@@ -308,8 +311,8 @@ def test_on_a_gpu_gone_on_is_uninterrupted_to_the_bit(tmp_path: Path, norm):
 
     x, checkpoint = problem.initial(streams), Checkpoint(tmp_path / "run.pt", 5, {})
     with pytest.raises(Killed):
-        train(oracle, x, streams, evaluation, step_size=0.1, checkpoint=checkpoint, report=kill)
-    resumed = train(oracle, x, streams, evaluation, step_size=0.1, checkpoint=checkpoint)
-    whole = train(oracle, x, streams, evaluation, step_size=0.1)
+        train(oracle, x, streams, evaluation, method=Descent(0.1), checkpoint=checkpoint, report=kill)
+    resumed = train(oracle, x, streams, evaluation, method=Descent(0.1), checkpoint=checkpoint)
+    whole = train(oracle, x, streams, evaluation, method=Descent(0.1))
     assert torch.equal(resumed.x, whole.x) and torch.equal(resumed.curves, whole.curves)
     assert whole.status.tolist() == [Status.FINISHED]

@@ -1,6 +1,7 @@
 """Any optimiser of torch.optim on released gradients: to the bit a live one, resumed, refused where it cannot be."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,12 @@ from dpnotes.guarantees import Sampling
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.random.streams import Streams
+from dpnotes.train.loop import Checkpoint, Evaluation
 from dpnotes.train.optimiser import MakesOptimiser, MakesSchedule, Optimised
+from dpnotes.train.plan import TrainingPlan
 
 STEPS = 7
 NETWORK = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
@@ -218,3 +222,86 @@ def test_float64_counters_and_points():
         parameter.grad = torch.full_like(parameter, 1 / 3)
         live.step()
         assert torch.equal(state.x[0], parameter.detach())
+
+
+# ---------------------------------------------------------------- a plan
+PLAN = TrainingPlan(epsilon=3.0, delta=1e-3, num_examples=40, batch_size=10, num_steps=STEPS, norm_bound=1.0)
+ADAMW: dict[str, Any] = {"optimizer": OPTIMISERS["AdamW"], "schedule": SCHEDULES["cosine"]}
+
+
+class Dropping(nn.Sequential):
+    """A network with dropout."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(4, 5), nn.Dropout(0.5), nn.Linear(5, 3))
+
+
+def shifted(example: Tensor, uniforms: Tensor) -> Tensor:
+    return example + 0.1 * uniforms[: len(example)]
+
+
+class Killed(Exception):
+    """The process that trains ends here."""
+
+
+@pytest.mark.parametrize("more", [ADAMW, {"optimizer": OPTIMISERS["SGD"], "transform": shifted}, {"step_size": 0.5}])
+def test_a_killed_training_goes_on_to_the_same_bits(more: dict[str, Any], tmp_path: Path):
+    network, data = Dropping(), Dataset("toy", INPUTS, LABELS, INPUTS[:10], LABELS[:10], 3, "none", "made here")
+    how = {"streams": Streams.of("plan", [0]), "evaluation": Evaluation(data, every=3), **more}
+    whole = PLAN.train(network, INPUTS, LABELS, **how)
+
+    def kill(line: str) -> None:
+        raise Killed
+
+    kept = Checkpoint(tmp_path / "run.pt", every=2)
+    with pytest.raises(Killed):
+        PLAN.train(network, INPUTS, LABELS, **how, checkpoint=kept, report=kill)
+    assert kept.path.exists()
+    resumed = PLAN.train(network, INPUTS, LABELS, **how, checkpoint=kept)
+    assert torch.equal(resumed.training.x, whole.training.x) and resumed.guarantee == whole.guarantee
+    assert torch.equal(resumed.training.curves, whole.training.curves)
+    others = [{"optimizer": OPTIMISERS["Adam"]}, {"optimizer": lambda p: OPTIM.AdamW(p, lr=1e-3)}]
+    for other in others:
+        with pytest.raises(ValueError, match="Expected the settings that"):
+            PLAN.train(network, INPUTS, LABELS, **how | {"step_size": None, "schedule": None} | other, checkpoint=kept)
+
+
+def test_a_schedule_that_was_changed_is_refused_when_a_training_resumes(tmp_path: Path):
+    kept, streams = Checkpoint(tmp_path / "run.pt", every=2), Streams.of("plan", [0])
+    PLAN.train(NETWORK, INPUTS, LABELS, **ADAMW, streams=streams, checkpoint=kept)
+    with pytest.raises(ValueError, match="schedule was "):
+        other = ADAMW | {"schedule": SCHEDULES["steps"]}
+        PLAN.train(NETWORK, INPUTS, LABELS, **other, streams=streams, checkpoint=kept)
+
+
+def test_the_claim_is_that_of_descent():
+    streams = Streams.of("plan", [0])
+    trained = PLAN.train(NETWORK, INPUTS, LABELS, **ADAMW, streams=streams)
+    assert trained.guarantee == PLAN.train(NETWORK, INPUTS, LABELS, step_size=0.1, streams=streams).guarantee
+    assert trained.guarantee.epsilon <= PLAN.epsilon
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (ADAMW | {"step_size": 0.1}, "either step_size= or optimizer="),
+        (ADAMW | {"momentum": 0.9}, "momentum=0.9 to be an argument of the optimizer"),
+    ],
+)
+def test_two_ways_to_move_are_refused(more: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        PLAN.train(NETWORK, INPUTS, LABELS, **more)
+
+
+@pytest.mark.parametrize(
+    ("transform", "message"),
+    [
+        (lambda example, uniforms: example[:2], r"transform to return torch.float32 of \(4,\), got .* \(2,\)"),
+        (lambda example, uniforms: example + torch.rand(4), "a transform that draws no random numbers"),
+        (lambda example, uniforms: example if example.sum() > 0 else -example, "transform to apply torch's operations"),
+        (lambda example, uniforms: 1.0, "got float|transform to apply"),
+    ],
+)
+def test_a_transform_that_draws_elsewhere_or_changes_the_shape_is_refused(transform: Any, message: str):
+    with pytest.raises(ValueError, match=message):
+        PLAN.train(NETWORK, INPUTS, LABELS, step_size=0.1, transform=transform)

@@ -359,9 +359,12 @@ def test_data_of_quite_another_number_than_the_plan_s_are_warned_of(num_examples
 @pytest.mark.parametrize(
     ("changes", "error", "said"),
     [
-        ({"points": POINTS.numpy()}, TypeError, r"inputs\[0\]=array.* to be a Tensor"),
-        ({"points": (POINTS, [1.0])}, TypeError, r"inputs\[1\]=\[1.0\] to be a Tensor"),
-        ({"labels": LABELS.numpy()}, TypeError, "labels=array.* to be a Tensor"),
+        ({"points": "points.csv"}, TypeError, r"inputs\[0\], a str, to be numbers"),
+        ({"points": (POINTS, [1.0])}, ValueError, "Expected equal lengths"),
+        ({"labels": None}, TypeError, "labels to be given"),
+        ({"step_size": None}, ValueError, "either step_size= or optimizer="),
+        ({"step_size": torch.ones(99)}, ValueError, "step_size of 99 entries to have at most"),
+        ({"schedule": lambda o: o}, ValueError, "schedule to go with an optimizer"),
         ({"streams": 3}, TypeError, "streams=3 to be a Streams"),
         ({"streams": Streams.of(0, ["a", "b"])}, ValueError, "streams of 2 keys to be of one"),
         ({"checkpoint": "run.pt"}, TypeError, "checkpoint='run.pt' to be a Checkpoint"),

@@ -19,6 +19,7 @@ from dpnotes.core import Relation, Sampling, Status
 from dpnotes.experiments import Cell, Context, Decision, Experiment, Simulation, Spec
 from dpnotes.experiments.sweeps import Rows, mean_interval, study, tabulated
 from dpnotes.guarantees import TUNED_ON_PRIVATE_DATA, Guarantee
+from dpnotes.methods.descent import Descent
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.papers.noisy_sgd.algorithms import theorem_3_1_noise
 from dpnotes.papers.noisy_sgd.calculators import GRADIENT_BOUND
@@ -204,7 +205,7 @@ def run(
     finished: list[Training] = []
 
     def one(rows: range) -> dict[str, torch.Tensor]:
-        how = {"step_size": spec["step_size"], "checkpoint": checkpoint, "report": context.report}
+        how = {"method": Descent(spec["step_size"]), "checkpoint": checkpoint, "report": context.report}
         finished.append(train(oracle, problem.initial(streams, only=made.only), streams, evaluation, **how))
         return {"status": finished[-1].status}
 

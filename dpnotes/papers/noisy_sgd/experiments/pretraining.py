@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Rows, mean_interval, study, tabulated
+from dpnotes.methods.descent import Descent
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.papers.noisy_sgd.experiments import cifar10, curves, figures, images
 from dpnotes.papers.noisy_sgd.experiments.curves import Task
@@ -126,7 +127,7 @@ def first_layers(spec: Spec, repeat: int, pretrained: bool) -> nn.Module:
     x = problem.initial(streams)
     if pretrained:
         oracle = curves.oracle_of(public, None, problem)
-        x = train(oracle, x, streams, None, step_size=spec["step_size"]).x
+        x = train(oracle, x, streams, None, method=Descent(spec["step_size"])).x
     network.load_state_dict({name: values[0] for name, values in problem.parameters(x).items()})
     return network[: spec["frozen"]]
 

@@ -21,7 +21,7 @@ from dpnotes.problems.factors import Factors
 from dpnotes.problems.graphs import kinks_of, saved_bytes
 from dpnotes.problems.module_data import ModuleData
 from dpnotes.problems.parameters import FlatParameters
-from dpnotes.problems.passes import Examples, Loss, Passes, Values
+from dpnotes.problems.passes import Examples, Loss, Passes, Values, draws_nothing
 from dpnotes.problems.recurrent import unrolled
 from dpnotes.problems.refusals import ExamplesMix, OutOfMemory, refuse_by_name, refuse_labels
 from dpnotes.problems.rows import Rows

@@ -141,7 +141,10 @@ class Optimised:
             live.step(*row, self._table[min(done, last)], first=not done)
             for *row, done in zip(*rows, state.steps.tolist(), strict=True)
         ]
-        x, memory, counters = (torch.stack(part) for part in zip(*moved_to, strict=True))
+        # A single run is not copied.
+        x, memory, counters = (
+            torch.stack(part) if len(part) > 1 else part[0][None] for part in zip(*moved_to, strict=True)
+        )
         moved, status = arrive(state, estimate, moves, x)
         new = (
             select(moved, new, old) for new, old in ((x, state.x), (memory, state.memory), (counters, state.counters))
@@ -163,9 +166,8 @@ class _Live:
     """
 
     def __init__(self, make: MakesOptimiser, shapes: Sequence[torch.Size], like: Tensor) -> None:
-        self._row = like.new_zeros(sum(shape.numel() for shape in shapes))
-        parts = self._row.split([shape.numel() for shape in shapes])
-        self._parameters = [nn.Parameter(part.view(shape)) for part, shape in zip(parts, shapes, strict=True)]
+        self._dtype = like.dtype
+        self._parameters = [nn.Parameter(like.new_zeros(shape)) for shape in shapes]
         self.optimizer = make([*self._parameters])
         validate.instance(Optimizer, optimizer=self.optimizer)
         held = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
@@ -201,7 +203,7 @@ class _Live:
             raise TypeError(f"Expected {name} to remember numbers of its parameters, got {next(iter(others))!r}.")
         for parameter in self._parameters:
             for key, value in self.optimizer.state[parameter].items():
-                if isinstance(value, Tensor) and value.dim() and value.dtype == self._row.dtype:
+                if isinstance(value, Tensor) and value.dim() and value.dtype == self._dtype:
                     self.entries.append((parameter, key, value.shape))
                 elif isinstance(value, Tensor) and not value.dim():
                     like = value.detach().clone()
@@ -216,29 +218,28 @@ class _Live:
         self, row: Tensor, memory: Tensor, counters: Tensor, gradient: Tensor, settings: Settings, first: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The point, the memory and the counters of one run after a step."""
-        self._row.copy_(row)
+        row, memory = row.clone(), memory.clone()  # which the optimiser changes in place
+        sizes = [parameter.numel() for parameter in self._parameters]
+        for parameter, part, own in zip(self._parameters, row.split(sizes), gradient.split(sizes), strict=True):
+            parameter.data, parameter.grad = part.view(parameter.shape), own.view(parameter.shape)
         state = self.optimizer.state
         state.clear()
+        views = [part.view(shape) for part, (_, _, shape) in zip(memory.split(self.sizes), self.entries, strict=True)]
         if not first:
-            for (parameter, key, shape), part in zip(self.entries, memory.clone().split(self.sizes), strict=True):
-                state[parameter][key] = part.view(shape)
+            for (parameter, key, _), view in zip(self.entries, views, strict=True):
+                state[parameter][key] = view
             for (parameter, key, typed), number in zip(self.counters, counters.tolist(), strict=True):
                 state[parameter][key] = typed(number)
         for group, told in zip(self.optimizer.param_groups, settings, strict=True):
             group.update(told)
-        sizes = [parameter.numel() for parameter in self._parameters]
-        for parameter, part in zip(self._parameters, gradient.split(sizes), strict=True):
-            parameter.grad = part.view(parameter.shape)
         self.optimizer.step()
         if sum(map(len, state.values())) != len(self.entries) + len(self.counters):
             raise TypeError(f"Expected {type(self.optimizer).__name__} to remember the same entries after each step.")
-        kept = [state[parameter][key].reshape(-1) for parameter, key, _ in self.entries]
+        for (parameter, key, _), view in zip(self.entries, views, strict=True):
+            if state[parameter][key] is not view:
+                view.copy_(state[parameter][key])
         counted = [float(state[parameter][key]) for parameter, key, _ in self.counters]
-        return (
-            self._row.clone(),
-            torch.cat(kept) if kept else memory,
-            torch.tensor(counted, dtype=torch.float64, device=row.device),
-        )
+        return row, memory, torch.tensor(counted, dtype=torch.float64, device=row.device)
 
 
 def _plain(value: Any) -> Any:

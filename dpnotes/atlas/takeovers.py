@@ -2,17 +2,16 @@
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
 from dpnotes.atlas.methods import methods
-from dpnotes.atlas.question import FIELDS, Question, for_orders, limit, masked, promises
+from dpnotes.atlas.question import FIELDS, LIMITS, Question, for_orders, limit, promises
 from dpnotes.theory.calculators import Measure
-from dpnotes.theory.orders import UNITS, Named, Order, log_of, text
+from dpnotes.theory.orders import ROUNDING, TIE, Named, Order, as_named, log_of, text
 from dpnotes.util import validate
 
-_TIE = 1e-9  # of two logarithms
 READINGS = ("order", "printed")
 
 
@@ -32,7 +31,7 @@ class Takeover:
 
 
 def orders_of(question: Question, measure: Measure, reading: str = "order") -> dict[str, Order]:
-    """Return the orders that are compared for a measure, by method: neither masked nor refused.
+    """Return the orders that are compared for a measure, by method; infinite where a promise is masked or refused.
 
     Raises:
       ValueError: the reading is unknown.
@@ -40,10 +39,8 @@ def orders_of(question: Question, measure: Measure, reading: str = "order") -> d
     validate.one_of(READINGS, reading=reading)
     found = {}
     for method in methods():
-        order: Order | None = getattr(method, reading)
-        if promises(method, measure) and order is not None and not method.floor:
-            if not masked(method, question.given, order.normalised):
-                found[method.name] = order
+        if promises(method, measure) and not method.floor and (order := method.applies(getattr(method, reading))):
+            found[method.name] = order
     return found
 
 
@@ -68,37 +65,41 @@ def takeovers(
     """
     given = for_orders(question.given)
     validate.one_of([*given], along=along)
-    top, field = math.log(limit(measure, question.given)[0]), FIELDS.get(along, FIELDS["lipschitz"])
-    logs = {name: math.log(value) for name, value in given.items()} | {along: 0.0}
+    field = FIELDS.get(along, FIELDS["lipschitz"])
+    logs = {name: math.log(value) for name, value in given.items()} | {along: 0.0, "2": math.log(2)}
     orders = orders_of(question, measure, reading)
-    ones = {name for order in orders.values() for name in order.normalised}  # they are 1, and so not in formulas
-    lines = {name: [_Line.of(monomial, logs, along, ones) for monomial in o.monomials] for name, o in orders.items()}
-    everything = [_Line(top, 0.0, {}), *itertools.chain(*lines.values())]
-    low, high = math.log(field.least), math.log(field.most)
-    found = {one.meets(two) for one, two in itertools.combinations(everything, 2) if one.slope != two.slope}
-    edges = [low]
-    for edge in sorted(edge for edge in found if low < edge < high):
-        if edge - edges[-1] > _TIE:  # else one place, found twice
+    ones = {name for order in orders.values() for name in order.normalised} - {along}  # 1, and so not in formulas
+
+    def lines(monomials: Iterable[Named]) -> list[_Line]:
+        return [_Line.of(monomial, logs, along, ones) for monomial in monomials]
+
+    one, tops = lines([()])[0], dict(zip(LIMITS, lines(LIMITS.values()), strict=True))
+    accuracy = {name: lines(order.monomials) for name, order in orders.items()}
+    ends = {name: lines(order.limits) for name, order in orders.items()}
+    pairs = [*itertools.combinations([*tops.values(), *itertools.chain(*accuracy.values())], 2)]
+    pairs += [(line, one) for line in itertools.chain(*ends.values())]
+    edges, high = [math.log(field.least)], math.log(field.most)
+    for edge in sorted(left.meets(right) for left, right in pairs if left.slope != right.slope):
+        if edges[-1] + TIE < edge < high:  # else one place, found twice
             edges.append(edge)
     result: list[Takeover] = []
     for left, right in itertools.pairwise([*edges, high]):
         middle = (left + right) / 2
-        best = leaders({name: max(line.at(middle) for line in some) for name, some in lines.items()}, top)
-        before = result[-1].best if result else None
-        if before != best:
-            ends = [
-                [line for name in names for line in lines[name]] or everything[:1] for names in (before or (), best)
-            ]
-            formula = next(
-                (one.formula(two, along) for one, two in itertools.product(*ends) if one.crosses(two, left)), ""
-            )
-            result.append(Takeover(math.exp(left), best, formula if result else ""))
+        able = [name for name in orders if all(line.at(middle) <= ROUNDING for line in ends[name])]
+        top = tops[limit(measure, {**question.given, along: math.exp(middle)})[1]]
+        best = leaders({n: max(line.at(middle) for line in accuracy[n]) for n in able}, top.at(middle))
+        before = result[-1].best if result else ()
+        if not result or before != best:
+            sides = [[line for name in names for line in accuracy[name]] or [top] for names in (before, best)]
+            met = [*itertools.product(*sides), *((line, one) for name in {*before} ^ {*best} for line in ends[name])]
+            formulas = [first.formula(second, along) for first, second in met if first.crosses(second, left)]
+            result.append(Takeover(math.exp(left), best, formulas[0] if result and formulas else ""))
     return result
 
 
 @dataclass(frozen=True)
 class _Line:
-    """The logarithm of a monomial, or of a limit, as a line in the logarithm of one name."""
+    """The logarithm of a monomial as a line in the logarithm of one name."""
 
     rest: float
     slope: float
@@ -116,20 +117,17 @@ class _Line:
         return (other.rest - self.rest) / (self.slope - other.slope)
 
     def crosses(self, other: "_Line", place: float) -> bool:
-        return self.slope != other.slope and abs(self.at(place) - other.at(place)) < _TIE
+        return self.slope != other.slope and abs(self.at(place) - other.at(place)) < TIE
 
     def formula(self, other: "_Line", along: str) -> str:
-        """The value of `along` at which both are equal, as a monomial; a limit other than 1 is a number in front."""
-        names = [name for name in sorted(UNITS) if name != along]
-        powers = {name: self.powers.get(name, 0) - other.powers.get(name, Fraction(0)) for name in names}
-        slope = self.powers.get(along, 0) - other.powers.get(along, Fraction(0))
-        limits = [line for line in (self, other) if not line.powers and abs(line.rest) > _TIE]
-        number = [f"{math.exp(line.rest):.6g}^({(-1 if line is self else 1) / slope})" for line in limits]
-        return " ".join([*number, text(tuple((name, -power / slope) for name, power in powers.items() if power))])
+        """The value of `along` at which both are equal, as a monomial."""
+        difference = dict(as_named(self.powers, {name: -power for name, power in other.powers.items()}))
+        slope = difference.pop(along)
+        return text(as_named({name: -power / slope for name, power in difference.items()}))
 
 
 def leaders(logs: dict[str, float], largest: float) -> tuple[str, ...]:
     """Return the names with the smallest logarithm, of those below the largest; several if they tie."""
-    informative = {name: value for name, value in logs.items() if value < largest - _TIE}
+    informative = {name: value for name, value in logs.items() if value < largest - TIE}
     least = min(informative.values(), default=0.0)
-    return tuple(name for name, value in informative.items() if value <= least + _TIE)
+    return tuple(name for name, value in informative.items() if value <= least + TIE)

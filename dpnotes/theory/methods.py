@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpnotes.theory.calculators import Calculator, Measure
 from dpnotes.theory.claims import Claim, Severity
-from dpnotes.theory.orders import Order
+from dpnotes.theory.orders import ROUNDING, UNITS, Named, Order, as_named, log_of
 from dpnotes.theory.rates import Rate
 from dpnotes.theory.verdicts import SILENT
 
@@ -34,19 +36,44 @@ class Condition:
     """An assumption of a promise: a monomial in common names is at most 1.
 
     Args:
-      text: the assumption in words, for a refusal.
-      powers: the powers of the monomial by common name.
+      text: the words of a refusal. `{name}` is a number, `{accuracy}` that of the order, and `{limit}` the largest
+        or smallest allowed value of the first name of `powers`.
+      powers: the powers of the monomial by common name; `accuracy` is the order's.
+      state: "refused", or "masked" if the promise says nothing of such a problem.
+      of: the order that `accuracy` means, if it is not the promise's own.
 
-    >>> Condition("n at least d", {"dim": 1, "num_examples": -1}).holds({"dim": 3, "num_examples": 2})
-    False
+    >>> few = Condition("expected n={num_examples:g} >= d={limit:g}", {"num_examples": -1, "dim": 1})
+    >>> few.failure({"dim": 3, "num_examples": 2})
+    'expected n=2 >= d=3'
     """
 
     text: str
     powers: Mapping[str, Fraction | int]
+    state: str = "refused"
+    of: Order | None = None
 
-    def holds(self, given: Given) -> bool:
-        """Return whether the numbers satisfy it, up to rounding."""
-        return math.prod(float(given[name]) ** float(power) for name, power in self.powers.items()) <= 1 + 1e-12
+    def limits(self, order: Order | None) -> tuple[Named, ...]:
+        """Return the condition as monomials that are at most 1, one for each monomial of the order if it needs one."""
+        powers = {name: power for name, power in self.powers.items() if name != "accuracy"}
+        if not (power := self.powers.get("accuracy")):
+            return (as_named(powers),)
+        of = self.of or order
+        assert of is not None
+        return tuple(as_named(powers, {name: p * power for name, p in monomial}) for monomial in of.monomials)
+
+    def failure(self, given: Given, order: Order | None = None) -> str:
+        """Return the words of a refusal at these numbers, or "" where the condition holds, up to rounding."""
+        logs = {name: math.log(value) for name, value in given.items() if name in UNITS}
+        largest = max(log_of(monomial, logs) for monomial in self.limits(order))
+        if largest <= ROUNDING:
+            return ""
+        name, power = next(iter(self.powers.items()))
+        numbers = dict(given)
+        if of := (self.of or order):
+            logs["accuracy"] = of.log(logs)
+            numbers["accuracy"] = of(given)
+        with np.errstate(over="ignore"):
+            return self.text.format(**numbers, limit=np.exp(logs[name] - largest / float(power)))
 
 
 @dataclass(frozen=True)
@@ -63,7 +90,7 @@ class Method:
       source: the publication that it is quoted from, if its proof is not one of the five papers'.
       parameters: a function from numbers by common name, and the accuracy, to what it runs with (`PARAMETERS`).
       proved: a function from numbers by common name to the accuracy that a proof gives, with all constants.
-      assumed: what `proved` takes for constants that nobody gives.
+      assumed: what `proved` assumes beyond the numbers of the problem; may name them as `{condition_number}`.
       domain: conditions outside of which nothing is promised.
       relation: the relation of neighbouring data sets, in words.
       experiment: the nearest stored experiment.
@@ -93,6 +120,22 @@ class Method:
     def paper(self) -> str:
         """The paper that declares it."""
         return self.claims[0].paper
+
+    def conditions(self, order: Order | None) -> tuple[Condition, ...]:
+        """Return all conditions of the promise with this order: those of its setting come first."""
+        alone = Condition("no theorem for {clients:g} clients", {"clients": 1}, "masked")
+        unit = [
+            Condition(f"its source sets {name} to 1, and the units do not tell more", {name: sign}, "masked")
+            for name in (order.normalised if order else ())
+            for sign in (1, -1)
+        ]
+        return (*([] if self.by_clients else [alone]), *unit, *self.domain)
+
+    def applies(self, order: Order | None) -> Order | None:
+        """Return one of its orders, infinite where a condition of the promise fails."""
+        if order is None:
+            return None
+        return replace(order, limits=tuple(m for one in self.conditions(order) for m in one.limits(order)))
 
 
 # The names of what `Method.parameters` returns: evaluations of gradients and of the loss, examples in a batch, noise of

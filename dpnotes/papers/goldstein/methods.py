@@ -51,10 +51,13 @@ def _proved(calculator: Calculator) -> Callable[[Given], float]:
     return lambda given: calculator.at(given, constants="corrected")["beta"]
 
 
-_NEAR = Condition("radius <= gap/L: the theorems assume it", {"radius": 1, "lipschitz": 1, "initial_gap": -1})
+_NEAR = Condition(
+    "expected radius={radius:.4g} <= gap/L={limit:.4g}: the theorems assume it",
+    {"radius": 1, "lipschitz": 1, "initial_gap": -1},
+)
 _FAR = Condition(
-    "R >= radius/sqrt(d): nearer points are stationary already",
-    {"radius": 1, "distance": -1, "dim": Fraction(-1, 2)},
+    "expected R={distance:.4g} >= radius/sqrt(d)={limit:.4g}: nearer points are stationary already",
+    {"distance": -1, "radius": 1, "dim": Fraction(-1, 2)},
 )
 _ONE = _runs(c.SINGLE_PASS_PARAMETERS, "B1", "sigma")
 _MANY = _runs(c.MULTI_PASS_PARAMETERS, "n", "sigma2")

@@ -130,10 +130,13 @@ def _parts(
         breaks = -(others @ first) / (others @ step)
     breaks = np.unique([0.0, 1.0, *breaks[(breaks > TIE) & (breaks < 1 - TIE)]])
     breaks = breaks[np.diff(breaks, prepend=-1.0) > TIE]
-    middles = first[:, None] + step[:, None] * (breaks[1:] + breaks[:-1]) / 2
     side = _ASIDE * np.array([0.0, *difference[1:]])[:, None] / np.hypot(*difference[1:])
+    border = np.ones(len(breaks) - 1, dtype=bool)
+    for share in (0.37, 0.59):  # two places: one may be on another border by chance
+        places = first[:, None] + step[:, None] * (breaks[:-1] + share * np.diff(breaks))
+        border &= codes(places + side) != codes(places - side)
     found = []
-    for begin, end, kept in zip(breaks, breaks[1:], codes(middles + side) != codes(middles - side), strict=False):
+    for begin, end, kept in zip(breaks, breaks[1:], border, strict=False):
         if kept and found and found[-1][1] == begin:
             found[-1][1] = end
         elif kept:

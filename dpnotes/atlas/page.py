@@ -43,6 +43,7 @@ def _method(method: Method, verdicts: Verdicts) -> dict[str, Any]:
     return {
         "name": method.name, "measure": str(method.measure), "standing": str(word), "because": because,
         "order": _order(method.order), "printed": _order(method.printed), "risk": risk, "claims": claims,
+        "assumed": method.assumed if risk else "",
         "domain": [[one.text, one.state, _powers(one.powers), _order(one.of)] for one in method.domain],
         "clients": method.by_clients, "floor": method.floor, "note": method.note, "relation": method.relation,
         "outcome": f"{method.experiment}: {outcome(method.experiment)}" if method.experiment else "",

@@ -147,20 +147,21 @@ def ask(goal: str = "all", alpha: float | None = None, **numbers: Any) -> Questi
             raise ValueError(f"Expected {name} once, got it twice.")
         validate.real(**{typed: value})
         FIELDS[name].domain.check(typed, value)
-        given[name] = value
+        given[name] = float(value) if value > 2**53 else value
     if missing := [name for name, field in FIELDS.items() if name not in given and math.isnan(field.default)]:
         raise ValueError(f"Expected {', '.join(missing)}: there is no usual value.")
     return Question({name: given.get(name, field.default) for name, field in FIELDS.items()}, goal, alpha)
 
 
 def _unknown(name: str) -> ValueError:
+    within = [field for field in FIELDS if name in field.split("_")]
+    near = within or difflib.get_close_matches(name, FIELDS, n=1)
     for key in papers.PAPERS:
         for symbol in vars(importlib.import_module(f"dpnotes.papers.{key}.notation")).values():
-            if isinstance(symbol, PaperSymbol) and symbol.name == name:
+            if isinstance(symbol, PaperSymbol) and symbol.name == name and not within:
                 common = symbol.common if symbol.common in FIELDS else None
                 instead = f"{common} is its common name" if common else "no question has it"
                 return MixedLetters(f"Expected common names, got {name}, a letter of {key}: {instead}.")
-    near = difflib.get_close_matches(name, FIELDS, n=1)
     offer = f"; did you mean {near[0]}?" if near else "."
     return ValueError(f"Expected {name!r} to be one of: n, d, {', '.join([*FIELDS][2:])}{offer}")
 

@@ -193,7 +193,7 @@ def _proved(method: Method, given: Mapping[str, float], largest: float, words: s
 
 def _needed(method: Method, state: str, given: Mapping[str, float], wanted: float, details: bool) -> float:
     """The examples that are needed for an accuracy; of a proved one the least whole n, by bisection up to 2^60."""
-    if not math.isfinite(wanted) or state in ("floor", "masked"):
+    if not math.isfinite(wanted) or method.floor or state == "masked":
         return math.nan
     if order := method.applies(method.order):
         return order.least(for_orders(given), wanted)

@@ -144,8 +144,8 @@ class Order:
         100.0
         """
         logs = {name: math.log(value) for name, value in given.items() if name in UNITS} | {along: 0.0}
-        low, high = -math.inf, math.inf
-        for monomial, most in [(m, math.log(accuracy)) for m in self.monomials] + [(m, 0.0) for m in self.limits]:
+        low, high, most = -math.inf, math.inf, math.log(accuracy) if accuracy else -math.inf
+        for monomial, most in [(m, most) for m in self.monomials] + [(m, 0.0) for m in self.limits]:
             slope, rest = float(dict(monomial).get(along, 0)), log_of(monomial, logs) - most
             if slope < 0:
                 low = max(low, rest / -slope)

@@ -75,7 +75,9 @@ def borders(
 
     def planes(monomials: Iterable[Named]) -> NDArray[np.float64]:
         """Monomials as rows: the logarithm at n = d = 1, and the powers of n and d."""
-        rows = [[log_of(m, logs), *(float(dict(m).get(name, 0)) for name in ("num_examples", "dim"))] for m in monomials]
+        rows = [
+            [log_of(m, logs), *(float(dict(m).get(name, 0)) for name in ("num_examples", "dim"))] for m in monomials
+        ]
         return np.array(rows).reshape(-1, 3)
 
     parts = [(planes(order.monomials), planes(order.limits)) for order in orders.values()]

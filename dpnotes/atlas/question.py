@@ -110,7 +110,10 @@ class Question:
             raise ValueError(f"Expected a goal with alpha={self.alpha!r}, one of: {', '.join(GOALS)}.")
         value, words = limit(self.measures[0], self.given)
         require(
-            self.alpha < value * (1 - ROUNDING), f"Expected alpha={{alpha:g}} < {{value:.6g}}: {words}.", alpha=self.alpha, value=value
+            self.alpha < value * (1 - ROUNDING),
+            f"Expected alpha={{alpha:g}} < {{value:.6g}}: {words}.",
+            alpha=self.alpha,
+            value=value,
         )
 
     @property

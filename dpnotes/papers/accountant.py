@@ -178,10 +178,11 @@ def _risk(name: str, epsilon: float, delta: float) -> float:
     return float(_RISKS[name][0](_bare(epsilon, delta)))
 
 
+any_delta = symbol("delta", "probability left to chance, 0 for pure privacy", domain=Domain(0, 1, closed=True))
 # Of epsilon and delta alone. The releases behind them allow less: `privacy.risk.of` reads those of a guarantee.
 RISK = Calculator(
     lambda *numbers: {name: _risk(name, *numbers)[()] for name in _RISKS},
-    (epsilon, delta),
+    (epsilon, any_delta),
     parameters(**{name: f"the largest {words}, over all attacks" for name, (_, words) in _RISKS.items()}),
     says=lambda epsilon, delta: _bare(epsilon, delta).sentence(),
 )

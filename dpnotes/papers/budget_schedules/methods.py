@@ -28,7 +28,9 @@ def _method(name: str, kind: str, *claims: Any) -> Method:
         assumed="under the Polyak-Lojasiewicz condition with condition number {condition_number}",
         relation="zero-out-one",
         experiment="budget_schedules.quadratic",
-        note="The noise is that of every step." if kind == "uniform" else "The noise is that of the last step, the least.",
+        note="The noise is that of every step."
+        if kind == "uniform"
+        else "The noise is that of the last step, the least.",
     )
 
 

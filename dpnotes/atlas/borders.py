@@ -97,50 +97,34 @@ def borders(
 
     lines: list[NDArray[np.float64]] = []
     for here, difference in pairs:
-        if (ends := _clipped(difference, box)) is not None:
-            lines += _parts(ends, difference, np.vstack([every - here, limits]), codes)
+        lines += _parts(difference, np.vstack([every - here, limits]), box, codes)
     return list({tuple(line.round(9).flat): line for line in lines}.values())
 
 
-def _clipped(difference: NDArray[np.float64], box: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """The ends (1, log n, log d), as columns, of the line in the box at which a difference of monomials is 0."""
-    rest, *slopes = difference
-    along = 0 if abs(slopes[1]) >= abs(slopes[0]) else 1  # the coordinate that varies
-    a, b = slopes[along], slopes[1 - along]
-    if abs(b) < 1e-12:
-        return None
-    low, high = box[along]
-    if abs(a) > 1e-12:
-        cuts = sorted(-(rest + b * edge) / a for edge in box[1 - along])
-        low, high = max(low, cuts[0]), min(high, cuts[1])
-    elif not box[1 - along][0] < -rest / b < box[1 - along][1]:
-        return None
-    if low >= high:
-        return None
-    ends = np.ones((3, 2))
-    ends[1 + along] = low, high
-    ends[2 - along] = -(rest + a * ends[1 + along]) / b
-    return ends
-
-
 def _parts(
-    ends: NDArray[np.float64], difference: NDArray[np.float64], others: NDArray[np.float64], codes: Callable[[Any], Any]
+    difference: NDArray[np.float64], others: NDArray[np.float64], box: NDArray[np.float64], codes: Callable[[Any], Any]
 ) -> list[NDArray[np.float64]]:
-    """The parts of a line with different leaders on its sides; between places where others are 0 all is the same."""
-    first, step = ends[:, 0], ends[:, 1] - ends[:, 0]
+    """The parts of the line where a difference of monomials is 0 that have different leaders on their two sides.
+
+    Between places where one of the others is 0 nothing changes.
+    """
+    if not (length := np.hypot(*difference[1:])):
+        return []
+    rest, *normal = difference / (length if (difference[2], -difference[1]) > (0, 0) else -length)  # from left to right
+    normal = np.array([0.0, *normal])
+    point, step = np.array([1.0, 0.0, 0.0]) - rest * normal, np.array([0.0, normal[2], -normal[1]])
     with np.errstate(divide="ignore", invalid="ignore"):
-        breaks = -(others @ first) / (others @ step)
-    breaks = np.unique([0.0, 1.0, *breaks[(breaks > TIE) & (breaks < 1 - TIE)]])
-    breaks = breaks[np.diff(breaks, prepend=-1.0) > TIE]
-    side = _ASIDE * np.array([0.0, *difference[1:]])[:, None] / np.hypot(*difference[1:])
+        ends = (box.T - point[1:]) / step[1:]
+        low, high = np.nanmax(ends.min(axis=0)), np.nanmin(ends.max(axis=0))
+        breaks = -(others @ point) / (others @ step)
+    if not low < high:
+        return []
+    breaks = np.unique([low, high, *breaks[(breaks > low + TIE) & (breaks < high - TIE)]])
+    breaks = breaks[np.diff(breaks, prepend=-np.inf) > TIE]
     border = np.ones(len(breaks) - 1, dtype=bool)
     for share in (0.37, 0.59):  # two places: one may be on another border by chance
-        places = first[:, None] + step[:, None] * (breaks[:-1] + share * np.diff(breaks))
-        border &= codes(places + side) != codes(places - side)
-    found = []
-    for begin, end, kept in zip(breaks, breaks[1:], border, strict=False):
-        if kept and found and found[-1][1] == begin:
-            found[-1][1] = end
-        elif kept:
-            found.append([begin, end])
-    return [(first + step * np.array(pair)[:, None])[:, 1:] for pair in found]
+        places = point[:, None] + step[:, None] * (breaks[:-1] + share * np.diff(breaks))
+        aside = _ASIDE * normal[:, None]
+        border &= codes(places + aside) != codes(places - aside)
+    edges = np.flatnonzero(np.diff([False, *border, False])).reshape(-1, 2)  # where runs of borders begin and end
+    return [(point + step * breaks[pair][:, None])[:, 1:] for pair in edges]

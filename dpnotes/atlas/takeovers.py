@@ -2,14 +2,15 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
+from typing import Any
+
+import numpy as np
 
 from dpnotes.atlas.methods import methods
 from dpnotes.atlas.question import FIELDS, LIMITS, Question, for_orders, limit, promises
 from dpnotes.theory.calculators import Measure
-from dpnotes.theory.orders import ROUNDING, TIE, Named, Order, as_named, log_of, text
+from dpnotes.theory.orders import TIE, Named, Order, as_named, log_of, text
 from dpnotes.util import validate
 
 READINGS = ("order", "printed")
@@ -66,64 +67,47 @@ def takeovers(
     given = for_orders(question.given)
     validate.one_of([*given], along=along)
     field = FIELDS.get(along, FIELDS["lipschitz"])
-    logs = {name: math.log(value) for name, value in given.items()} | {along: 0.0, "2": math.log(2)}
+    logs: dict[str, Any] = {name: math.log(value) for name, value in given.items()} | {along: 0.0, "2": math.log(2)}
     orders = orders_of(question, measure, reading)
+
+    def place(ratio: Named) -> float:
+        """The logarithm of the value at which a monomial is 1; infinite if there is none."""
+        slope = float(dict(ratio).get(along, 0))
+        return -log_of(ratio, logs) / slope if slope else math.inf
+
     ones = {name for order in orders.values() for name in order.normalised} - {along}  # 1, and so not in formulas
 
-    def lines(monomials: Iterable[Named]) -> list[_Line]:
-        return [_Line.of(monomial, logs, along, ones) for monomial in monomials]
+    def solved(ratio: Named) -> str:
+        """That value as a monomial."""
+        slope = dict(ratio)[along]
+        return text(as_named({name: -power / slope for name, power in ratio if name not in (along, *ones)}))
 
-    one, tops = lines([()])[0], dict(zip(LIMITS, lines(LIMITS.values()), strict=True))
-    accuracy = {name: lines(order.monomials) for name, order in orders.items()}
-    ends = {name: lines(order.limits) for name, order in orders.items()}
-    pairs = [*itertools.combinations([*tops.values(), *itertools.chain(*accuracy.values())], 2)]
-    pairs += [(line, one) for line in itertools.chain(*ends.values())]
+    every = [*LIMITS.values(), *itertools.chain(*(order.monomials for order in orders.values()))]
+    ratios = {_ratio(*pair) for pair in itertools.combinations(every, 2)}
     edges, high = [math.log(field.least)], math.log(field.most)
-    for edge in sorted(left.meets(right) for left, right in pairs if left.slope != right.slope):
+    for edge in sorted(map(place, ratios.union(*(order.limits for order in orders.values())))):
         if edges[-1] + TIE < edge < high:  # else one place, found twice
             edges.append(edge)
+    middles = (np.array(edges) + [*edges[1:], high]) / 2
+    values = [np.broadcast_to(order.log(logs | {along: middles}), len(edges)) for order in orders.values()]
     result: list[Takeover] = []
-    for left, right in itertools.pairwise([*edges, high]):
-        middle = (left + right) / 2
-        able = [name for name in orders if all(line.at(middle) <= ROUNDING for line in ends[name])]
-        top = tops[limit(measure, {**question.given, along: math.exp(middle)})[1]]
-        best = leaders({n: max(line.at(middle) for line in accuracy[n]) for n in able}, top.at(middle))
+    for left, middle, *here in zip(edges, middles, *values, strict=True):
+        largest, words = limit(measure, {**question.given, along: math.exp(middle)})
+        best = leaders(dict(zip(orders, here, strict=True)), math.log(largest))
         before = result[-1].best if result else ()
         if not result or before != best:
-            sides = [[line for name in names for line in accuracy[name]] or [top] for names in (before, best)]
-            met = [*itertools.product(*sides), *((line, one) for name in {*before} ^ {*best} for line in ends[name])]
-            formulas = [first.formula(second, along) for first, second in met if first.crosses(second, left)]
+            sides = [
+                [m for name in names for m in orders[name].monomials] or [LIMITS[words]] for names in (before, best)
+            ]
+            met = [_ratio(*pair) for pair in itertools.product(*sides)]
+            met += [m for name in {*before} ^ {*best} for m in orders[name].limits]
+            formulas = [solved(ratio) for ratio in met if abs(place(ratio) - left) < TIE]
             result.append(Takeover(math.exp(left), best, formulas[0] if result and formulas else ""))
     return result
 
 
-@dataclass(frozen=True)
-class _Line:
-    """The logarithm of a monomial as a line in the logarithm of one name."""
-
-    rest: float
-    slope: float
-    powers: Mapping[str, Fraction]
-
-    @classmethod
-    def of(cls, monomial: Named, logs: Mapping[str, float], along: str, ones: set[str]) -> "_Line":
-        powers = {name: power for name, power in monomial if name not in ones}
-        return cls(log_of(monomial, logs), float(powers.get(along, 0)), powers)
-
-    def at(self, place: float) -> float:
-        return self.rest + self.slope * place
-
-    def meets(self, other: "_Line") -> float:
-        return (other.rest - self.rest) / (self.slope - other.slope)
-
-    def crosses(self, other: "_Line", place: float) -> bool:
-        return self.slope != other.slope and abs(self.at(place) - other.at(place)) < TIE
-
-    def formula(self, other: "_Line", along: str) -> str:
-        """The value of `along` at which both are equal, as a monomial."""
-        difference = dict(as_named(self.powers, {name: -power for name, power in other.powers.items()}))
-        slope = difference.pop(along)
-        return text(as_named({name: -power / slope for name, power in difference.items()}))
+def _ratio(above: Named, below: Named) -> Named:
+    return as_named(above, {name: -power for name, power in below})
 
 
 def leaders(logs: dict[str, float], largest: float) -> tuple[str, ...]:

@@ -209,16 +209,8 @@ def _unit(monomial: Iterable[tuple[str, Fraction]]) -> Unit:
 def _restored(powers: dict[str, Fraction], ones: list[str]) -> tuple[dict[str, Fraction], bool]:
     """The monomial with the constants that were set to 1, and whether the units determine them."""
     lacks = GRADIENT / _unit(powers.items())
-    if not ones:
-        return powers, True
-    units = [UNITS[name] for name in ones]
-    if len(ones) == 1 and equal_modulo(lacks, NONE, units):
-        (unit,) = units
-        return {**powers, ones[0]: lacks.loss / unit.loss if unit.loss else lacks.length / unit.length}, True
-    if len(ones) == 2:
-        (a, c), (b, d) = ((u.loss, u.length) for u in units)
-        if determinant := a * d - b * c:
-            first = (lacks.loss * d - b * lacks.length) / determinant
-            second = (a * lacks.length - lacks.loss * c) / determinant
-            return {**powers, ones[0]: first, ones[1]: second}, True
-    return powers, False
+    units = sympy.Matrix([[getattr(UNITS[name], part) for name in ones] for part in ("loss", "length")])
+    if ones and units.rank() == len(ones):
+        for found in sympy.linsolve((units, sympy.Matrix([lacks.loss, lacks.length]))):
+            return powers | dict(zip(ones, map(Fraction, found), strict=True)), True
+    return powers, not ones

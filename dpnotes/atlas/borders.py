@@ -117,8 +117,8 @@ def _parts(
         ends = (box.T - point[1:]) / step[1:]
         low, high = np.nanmax(ends.min(axis=0)), np.nanmin(ends.max(axis=0))
         breaks = -(others @ point) / (others @ step)
-    if not low < high:
-        return []
+    if not low < high or (abs((point + step * (low + high) / 2)[1:, None] - box) < TIE).any():
+        return []  # it is outside of the box, or along its edge
     breaks = np.unique([low, high, *breaks[(breaks > low + TIE) & (breaks < high - TIE)]])
     breaks = breaks[np.diff(breaks, prepend=-np.inf) > TIE]
     border = np.ones(len(breaks) - 1, dtype=bool)

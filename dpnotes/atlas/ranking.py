@@ -197,11 +197,11 @@ def _needed(method: Method, state: str, given: Mapping[str, float], wanted: floa
         return math.nan
     if order := method.applies(method.order):
         return order.least(for_orders(given), wanted)
-    if not details or method.proved is None or state == "refused":
+    if not details or (proved := method.proved) is None or state == "refused":
         return math.nan
 
     def enough(n: int) -> bool:
-        return _within_reach(method.proved, {**given, "num_examples": n}) <= wanted
+        return _within_reach(proved, {**given, "num_examples": n}) <= wanted
 
     low, high = 1, 2**60
     if not enough(high):

@@ -79,14 +79,11 @@ def _named(rows: "pd.DataFrame") -> str:
 
 
 def _next(question: Question, measure: Measure) -> list[str]:
-    found = takeovers(question, measure)
-    n = question.given["num_examples"]
-    after = [one for one in found if one.value > n and one.formula]
-    if not after:
-        return []
-    one = after[0]
-    names = "; ".join(one.best) if one.best else "none"
-    return [f"  From n = {amount(one.value)} = {one.formula} on, the best order is that of: {names}."]
+    for one in takeovers(question, measure):
+        if one.value > question.given["num_examples"] and one.formula:
+            names = "; ".join(one.best) or "none"
+            return [f"  From n = {amount(one.value)} = {one.formula} on, the best order is that of: {names}."]
+    return []
 
 
 def amount(value: float, *, up: bool = False) -> str:

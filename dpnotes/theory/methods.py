@@ -13,7 +13,7 @@ from dpnotes.theory.calculators import Calculator, Measure
 from dpnotes.theory.claims import Claim, Severity
 from dpnotes.theory.orders import ROUNDING, UNITS, Named, Order, as_named, log_of
 from dpnotes.theory.rates import Rate
-from dpnotes.theory.verdicts import SILENT
+from dpnotes.theory.verdicts import SILENT, Verdict
 
 if TYPE_CHECKING:
     from dpnotes.theory.cache import Verdicts
@@ -158,32 +158,29 @@ def standing(method: Method, verdicts: "Verdicts") -> tuple[Standing, str]:
     ...         print(*standing(method, verdicts), sep=": ")
     conditional: given adaptive_batch.lemma3.3.decrease, which is refuted
     """
-    weighing = {c.id: c for c in (*method.claims, *method.premises)}
+    from dpnotes.theory.cache import claims_of
+
+    both = (*method.claims, *method.premises)
+
+    def holds(found: Verdict | None) -> bool:
+        return found is not None and (found.confirms or found.kind in SILENT)
 
     def weighs(claim: Claim) -> bool:
-        found = verdicts.of(claim)
-        refuted = not found.confirms and found.kind not in SILENT
-        return refuted and (claim.erratum is None or claim.erratum.severity in SERIOUS)
+        return not holds(verdicts.of(claim)) and (claim.erratum is None or claim.erratum.severity in SERIOUS)
 
     def fallen(claim: Claim) -> list[str]:
-        from dpnotes.theory.cache import claims_of
-
-        known = {other.id: other for other in claims_of(claim.paper)} | weighing
+        known = {other.id: other for other in (*claims_of(claim.paper), *both)}
         return [name for name in verdicts.fallen(claim) if weighs(known[name])]
 
-    open_, given = [], [name for claim in (*method.claims, *method.premises) for name in fallen(claim)]
-    for claim in method.claims:
-        corrected = verdicts.of_correction(claim)
-        if weighs(claim) and not (corrected and (corrected.confirms or corrected.kind in SILENT)):
-            open_.append(claim.id)
-    given += [claim.id for claim in method.premises if weighs(claim)]
+    open_ = [c.id for c in method.claims if weighs(c) and not holds(verdicts.of_correction(c))]
+    given = [name for claim in both for name in fallen(claim)] + [c.id for c in method.premises if weighs(c)]
     if open_:
         return Standing.OPEN, f"{_listed(open_)} refuted, without a correction that is confirmed"
     if given:
         return Standing.CONDITIONAL, f"given {_listed(given)} refuted"
     if method.source:
         return Standing.QUOTED, f"{method.source}; its proof was not checked"
-    changed = [f"{c.id} ({c.erratum.severity})" for c in (*method.claims, *method.premises) if c.erratum]
+    changed = [f"{c.id} ({c.erratum.severity})" for c in both if c.erratum]
     return Standing.STANDS, f"as re-derived; errata in {', '.join(changed)}" if changed else ""
 
 

@@ -75,7 +75,8 @@ def takeovers(
         slope = float(dict(ratio).get(along, 0))
         return -log_of(ratio, logs) / slope if slope else math.inf
 
-    ones = {name for order in orders.values() for name in order.normalised} - {along}  # 1, and so not in formulas
+    # What a source sets to 1, and is 1, is not in formulas.
+    ones = {name for order in orders.values() for name in order.normalised if name != along and given[name] == 1}
 
     def solved(ratio: Named) -> str:
         """That value as a monomial."""

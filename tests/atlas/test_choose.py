@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,11 @@ def test_every_takeover_is_that_of_bisection(numbers):
     for measure, along, reading in itertools.product(Measure, ("num_examples", "dim"), ("order", "printed")):
         orders, largest = orders_of(question, measure, reading), math.log(limit(measure, question.given)[0])
         known = takeovers(question, measure, along, reading)
+        for one in known[1:]:  # a formula has the value that is named
+            factors = [factor.partition("^") for factor in one.formula.split(" ")]
+            powers = {name: float(Fraction(power.strip("()") or "1")) for name, _, power in factors if name != "1"}
+            value = math.prod(({**given, "2": 2.0}[name]) ** power for name, power in powers.items())
+            assert value == pytest.approx(one.value, rel=1e-9), (measure, along, one)
 
         def best(place: float, orders=orders, largest=largest, along=along) -> tuple[str, ...]:
             logs = {name: math.log(value) for name, value in given.items()} | {along: place}
@@ -246,7 +252,7 @@ def test_a_promise_whose_condition_fails_is_refused_with_its_numbers():
     # A deviation of the population's gradients is no accuracy of noisy SGD, whose condition holds.
     combined = row(table, f"{NOISY}, and uniform deviation")
     assert combined["state"] == "informative" and combined["order"] == pytest.approx(0.4 * math.sqrt(10**4 / 60_000))
-    flat = choose(10**4, 10**4, 1.0, 1e-5, initial_gap=0.01, hessian_lipschitz=0.01, details=False)
+    flat = choose(100, 10**4, 1.0, 1e-5, initial_gap=0.01, hessian_lipschitz=0.01, details=False)
     assert "alpha=0.3162 <= sqrt(M gap)=0.1: beyond" in row(flat, NOISY, Measure.SECOND_ORDER_EMPIRICAL)["reason"]
 
 

@@ -87,7 +87,7 @@ def takeovers(
     ratios = {_ratio(*pair) for pair in itertools.combinations(every, 2)}
     edges, high = [math.log(field.least)], math.log(field.most)
     for edge in sorted(map(place, ratios.union(*(order.limits for order in orders.values())))):
-        if edges[-1] + TIE < edge < high:  # else one place, found twice
+        if edges[-1] + TIE < edge < high - TIE:  # else one place, found twice
             edges.append(edge)
     middles = (np.array(edges) + [*edges[1:], high]) / 2
     values = [np.broadcast_to(order.log(logs | {along: middles}), len(edges)) for order in orders.values()]

@@ -2,7 +2,7 @@
 
 import gc
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,19 +27,9 @@ def choose(
     Also goal=sosp, fosp, goldstein or risk; alpha=, the accuracy that is wanted; lipschitz=, smoothness=,
     hessian_lipschitz=, initial_gap=, clients=, radius=, distance=, condition_number=, failure=.
     """
-    from dpnotes.atlas.question import ask
-    from dpnotes.atlas.ranking import ranked
-
     if as_csv and as_json:
         raise ValueError("Expected --csv or --json, got both.")
-    asked = parsed(numbers, texts=("goal",))
-    collects = gc.isenabled()
-    gc.disable()  # garbage is a tenth of the time: building the claims makes much, and nothing of it can go
-    try:
-        table = ranked(ask(**asked), details=details)
-    finally:
-        if collects:
-            gc.enable()
+    table = _ranked(parsed(numbers, texts=("goal",)), details)
     if as_csv:
         typer.echo(table.to_csv(index=False), nl=False)
     elif as_json:
@@ -48,6 +38,20 @@ def choose(
         typer.echo(json.dumps({"question": asked, "rows": json.loads(table.to_json(orient="records"))}, indent=2))
     else:
         _print(table, details)
+
+
+def _ranked(asked: dict[str, Any], details: bool) -> "pd.DataFrame":
+    """The table, without a search for garbage, a tenth of the time: the claims that are loaded stay."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        from dpnotes.atlas.question import ask
+        from dpnotes.atlas.ranking import ranked
+
+        return ranked(ask(**asked), details=details)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _print(table: "pd.DataFrame", details: bool) -> None:

@@ -79,7 +79,7 @@ def takeovers(
     ones = {name for order in orders.values() for name in order.normalised if name != along and given[name] == 1}
 
     def solved(ratio: Named) -> str:
-        """That value as a monomial."""
+        """Return that value as a monomial."""
         slope = dict(ratio)[along]
         return text(as_named({name: -power / slope for name, power in ratio if name not in (along, *ones)}))
 

@@ -1,5 +1,6 @@
 """The table: which methods promise what, whether it stands, at what cost, and what was run."""
 
+import contextlib
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ COLUMNS = (
     "needed", *PARAMETERS, "parameters_reason", "relation", "experiment", "outcome", "claims", "note",
 )  # fmt: skip
 MORE = "It promises more"  # how the note of a stronger promise begins
+_WHOLE = ("gradients", "function_values", "batch", "steps")  # whole numbers, rounded up
 _STATES = ("informative", "floor", "vacuous", "masked", "refused")
 
 
@@ -158,7 +160,7 @@ def _row(method: Method, measure: Measure, question: Question, details: bool) ->
         try:
             found = _within_reach(method.parameters, given, value)
             remarks += [f"{name} below one" for name in ("batch", "steps") if found.get(name, 1) < 1]
-            row |= found | {name: float(math.ceil(found[name])) for name in ("batch", "steps") if name in found}
+            row |= found | {name: float(math.ceil(found[name])) for name in _WHOLE if name in found}
         except ValueError as error:
             row["parameters_reason"] = str(error)
     return row | values | {"state": "floor" if method.floor else "informative", "reason": "; ".join(remarks)}
@@ -200,16 +202,16 @@ def _needed(method: Method, state: str, given: Mapping[str, float], wanted: floa
     if not details or (proved := method.proved) is None or state == "refused":
         return math.nan
 
-    def enough(n: int) -> bool:
-        return _within_reach(proved, {**given, "num_examples": n}) <= wanted
-
     low, high = 1, 2**60
-    if not enough(high):
-        return math.inf
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return float(high)
+    with contextlib.suppress(ValueError):  # of sizes out of reach nothing is known
+        if _within_reach(proved, {**given, "num_examples": high}) > wanted:
+            return math.inf
+        while high - low > 1:
+            middle = (low + high) // 2
+            enough = _within_reach(proved, {**given, "num_examples": middle}) <= wanted
+            low, high = (low, middle) if enough else (middle, high)
+        return float(high)
+    return math.nan
 
 
 # What the answer means for the paper is said by `dpnotes results`.

@@ -299,7 +299,7 @@ def test_the_noise_is_for_the_steps_and_the_batch_that_are_shown(numbers):
         found = row(table, name)
         if found["state"] == "informative":
             level = found["noise"] * numbers["n"] / (2 * math.sqrt(found["steps"]))
-            assert found["batch"] == numbers["n"]
+            assert found["batch"] == numbers["n"] and found["gradients"] == found["batch"] * found["steps"]
             assert 0.999e-5 < gaussian_delta(numbers["epsilon"], level) <= 1e-5
 
 
@@ -322,7 +322,8 @@ def test_a_risk_says_what_it_assumes():
 @pytest.mark.parametrize(
     "changes",
     [{"n": 1e300, "epsilon": 1e-300}, {"smoothness": 1e200}, {"n": 1e308, "d": 1e308, "epsilon": 1e308},
-     {"hessian_lipschitz": 1e-300}, {"lipschitz": 1e300}, {"goal": "goldstein", "alpha": 1e-300}, {"clients": 10**300}],
+     {"hessian_lipschitz": 1e-300}, {"lipschitz": 1e-135, "goal": "risk"},
+     {"lipschitz": 1e300}, {"goal": "goldstein", "alpha": 1e-300}, {"clients": 10**300}],
 )  # fmt: skip
 def test_extremes_have_an_answer_of_single_lines(changes):
     typed = [f"{name}={value}" for name, value in {**EXAMPLE, **changes}.items()]

@@ -55,7 +55,8 @@ def _plain(passes: str) -> Callable[[Given, float], dict[str, Any]]:
         level = noise * batch / (2 * given["lipschitz"] * math.sqrt(releases))
         reached = float(gaussian_delta(given["epsilon"], level))
         known = run({**found, "noise": noise, "delta_reached": reached}, noise="noise", steps="T", step_size="eta")
-        return {"gradients": found["T"] * batch, "batch": batch, **known}
+        steps = found["T"] if passes == "single" else releases
+        return {"gradients": steps * batch, "batch": batch, **known}
 
     return parameters
 

@@ -10,17 +10,17 @@ from dpnotes.papers.drift_escape.claims.escape import one_third, probability
 from dpnotes.papers.drift_escape.claims.oracle import (
     PROOF_OF_RATES,
     as_read,
-    bracket,
-    bracket_in_alpha,
-    lips,
+    data_noise,
+    gaussian_mechanism,
+    gaussian_noise,
+    level_at_batches,
+    level_in_alpha,
     log_delta,
     ones,
     private_error,
     rate_terms,
     rates,
     sampling_error,
-    share,
-    shared_drift,
     small_errors,
     tuned,
     variance,
@@ -34,47 +34,19 @@ from dpnotes.theory.statements import Identity
 at, CLAIMS = PAPER.section()
 
 
-drift = lips * (M**2 * share * log(d) / b2) / m
 at("lemma9.sigma", "Lemma 9, eq. (9)", "Data noise of the distributed oracle")(
-    Identity(
-        sigma,
-        sqrt(G**2 * log(d) ** 2 / (m * b1) + M**2 * log(d) ** 2 * kappa / (m * b2)),
-        sqrt(log(d) * (m * (G / m) ** 2 * log(d) / b1 + drift)),
-        shared_drift,
-    ),
-    "A mean over m independent clients, each as in Lemma 7.",
-    premises=("lemma7.jump",),
+    data_noise(m), "A mean over m independent clients, each as in Lemma 7.", premises=("lemma7.jump",)
 )
-
-spread = lips * (M**2 * share * log(1 / delta) / (b2 * epsilon) ** 2) / m
 at("lemma9.r", "Lemma 9, eq. (9)", "Gaussian noise of the distributed oracle")(
-    Identity(
-        r,
-        sqrt(
-            G**2 * log(1 / delta) / (m * b1**2 * epsilon**2) + M**2 * log(1 / delta) * kappa / (m * b2**2 * epsilon**2)
-        ),
-        sqrt(m * (G / (m * b1 * epsilon)) ** 2 * log(1 / delta) + spread),
-        shared_drift,
-    ),
-    "A mean over m clients with independent noise.",
-    premises=("lemma7.jump",),
+    gaussian_noise(m), "A mean over m clients with independent noise.", premises=("lemma7.jump",)
 )
 
 shared = (m * n, sqrt(m) * n * epsilon)
-batches = {b1: n * kappa / (2 * U * eta), b2: n * eta * chi**2 / (2 * U)}
-level = {
-    "fresh gradients: data": G**2 / (m * b1),
-    "fresh gradients: privacy": G**2 * d / (m * b1**2 * epsilon**2),
-    "differences: data": M**2 * kappa / (m * b2),
-    "differences: privacy": M**2 * d * kappa / (m * b2**2 * epsilon**2),
-}
 at("eq94", "eq. (94)", "Noise level of the distributed oracle at the printed batches")(
-    Rate(alpha**2, bracket(*shared), {k: v.xreplace(batches) for k, v in level.items()}, tilde=True),
-    "The noise level of Lemma 9 with b_1 and b_2 put in.",
+    level_at_batches(*shared, m), "The noise level of Lemma 9 with b_1 and b_2 put in."
 )
 at("eq95", "eq. (95)", "Noise level of the distributed oracle in terms of alpha")(
-    Identity(alpha**2, bracket_in_alpha(*shared), bracket(*shared), where={chi: alpha, eta: sqrt(rho * alpha) / M**2}),
-    "(94) with eta = sqrt(rho alpha)/M^2 and chi = alpha.",
+    level_in_alpha(*shared), "(94) with eta = sqrt(rho alpha)/M^2 and chi = alpha."
 )
 rates(at, "thm3", "Appendix F.2", *shared, m, SHARED_RATE, SHARED_SAMPLES)
 
@@ -99,11 +71,7 @@ at("remark2.privacy", "Remark 2, second term", "What m clients are worth under p
     premises=PROOF_OF_RATES,
 )
 at("alg4.gradient", "Algorithm 4, line 3", "Noise of a gradient in Algorithm 4")(
-    Rate(
-        variance,
-        G**2 * T * log_delta / (n**2 * epsilon**2),
-        {"Gaussian mechanism, T times": T * (2 * G / n * sqrt(2 * log_delta) / epsilon) ** 2},
-    ),
+    Rate(variance, G**2 * T * log_delta / (n**2 * epsilon**2), gaussian_mechanism(2 * G / n, T)),
     "A mean of n gradients has sensitivity 2G/n; T releases cost sqrt(T).",
 )
 
@@ -111,11 +79,7 @@ hessian_variance = SYMBOLS.symbol(
     "entry variance", "variance of an entry of H", (LOSS / LENGTH**2) ** 2, latex="\\mathrm{var}(H)"
 )
 at("alg4.hessian", "Algorithm 4, line 4", "Noise of a Hessian in Algorithm 4")(
-    Rate(
-        hessian_variance,
-        M**2 * d * T * log_delta / (n**2 * epsilon**2),
-        {"Gaussian mechanism, T times": T * (2 * M * sqrt(d) / n * sqrt(2 * log_delta) / epsilon) ** 2},
-    ),
+    Rate(hessian_variance, M**2 * d * T * log_delta / (n**2 * epsilon**2), gaussian_mechanism(2 * M * sqrt(d) / n, T)),
     "The difference of two Hessians has spectral norm 2M/n, so Frobenius norm at most 2M sqrt(d)/n.",
 )
 

@@ -380,37 +380,27 @@ _PARAMETERS = {
 _RATE_OUTPUTS = {**_REACHED, **_PARAMETERS}
 _SAMPLE_OUTPUTS = {**sample_sizes(n="examples (of each client) that the error needs"), **_PARAMETERS}
 
-REPEATS = Calculator(
-    _repeats,
-    (s.omega0,),
-    parameters(
-        Q="attempts, as a real number",
-        attempts="attempts, rounded up",
-        failure="(3/4)^Q, the bound of the probability that all Q fail",
+_FAILURE = "(3/4)^Q, the bound of the probability that all Q fail"
+_ATTEMPTS = parameters(Q="attempts, as a real number", attempts="attempts, rounded up", failure=_FAILURE)
+REPEATS = Calculator(_repeats, (s.omega0,), _ATTEMPTS, ("corrected", "paper"))
+_ESCAPE = {
+    **_REACHED,
+    **evaluations(T="steps at most"),
+    **parameters(
+        mu="logarithmic factor, the fixed point of (5)",
+        iota="s mu",
+        psi="level of the noise",
+        chi="bound of the error of a gradient",
+        eta="step size",
+        T_esc="steps of an attempt to escape",
+        S="drift that counts as an escape",
+        F_esc="decrease by an escape",
+        N="saddles at most",
+        Q="attempts at each",
     ),
-    ("corrected", "paper"),
-)
-PARAMETERS = Calculator(
-    _parameters,
-    (s.C, s.s, s.sigma, s.r, s.d, s.M, s.rho, s.U, s.omega),
-    {
-        **_REACHED,
-        **evaluations(T="steps at most"),
-        **parameters(
-            mu="logarithmic factor, the fixed point of (5)",
-            iota="s mu",
-            psi="level of the noise",
-            chi="bound of the error of a gradient",
-            eta="step size",
-            T_esc="steps of an attempt to escape",
-            S="drift that counts as an escape",
-            F_esc="decrease by an escape",
-            N="saddles at most",
-            Q="attempts at each",
-        ),
-    },
-    _CONSTANTS,
-)
+}
+_GIVEN = (s.C, s.s, s.sigma, s.r, s.d, s.M, s.rho, s.U, s.omega)
+PARAMETERS = Calculator(_parameters, _GIVEN, _ESCAPE, _CONSTANTS)
 _PROBLEM = (s.d, s.epsilon, s.delta, s.G, s.M, s.rho, s.U)
 RATE = Calculator(partial(_shared_rate, m=1), (s.n, *_PROBLEM), _RATE_OUTPUTS, _ORDERS, _HIDDEN)
 SHARED_RATE = Calculator(_shared_rate, (s.n, *_PROBLEM, s.m), _RATE_OUTPUTS, _ORDERS, _HIDDEN)
@@ -419,46 +409,34 @@ SAMPLES = Calculator(partial(_shared_samples, m=1), (s.alpha, *_PROBLEM), _SAMPL
 SHARED_SAMPLES = Calculator(_shared_samples, (s.alpha, *_PROBLEM, s.m), _SAMPLE_OUTPUTS, _ORDERS, _HIDDEN)
 # The calculator that `algorithms.theorem_2` takes its oracle from: the printed batch sizes with the accountant's noise.
 # Theorem 1 gives the error of an escape at that noise.
-_PLANNED: dict[str, Any] = {
-    "outputs": {**_RATE_OUTPUTS, **parameters(alpha="what the batches balance")},
-    "constants": _CONSTANTS,
-    "missing": {},
+_BALANCED = {**_RATE_OUTPUTS, **parameters(alpha="what the batches balance")}
+PLAN, SHARED_PLAN = (replace(each, outputs=_BALANCED, constants=_CONSTANTS, missing={}) for each in (RATE, SHARED_RATE))
+_CANDIDATES = (s.a, s.m, s.n, s.d, s.epsilon, s.omega_s)
+_SELECTED = {
+    **accuracies(Measure.SECOND_ORDER, alpha_out="error of the selected point, up to constants and logarithms"),
+    **parameters(
+        loss="the same over alpha",
+        d_gradient="dimension up to which noisy gradients cost nothing",
+        d_hessian="dimension up to which noisy Hessians cost nothing",
+    ),
 }
-PLAN, SHARED_PLAN = replace(RATE, **_PLANNED), replace(SHARED_RATE, **_PLANNED)
-_SELECTION = (s.a, s.m, s.n, s.d, s.epsilon, s.omega_s)
-SELECTION = Calculator(
-    _selection,
-    _SELECTION,
-    {
-        **accuracies(Measure.SECOND_ORDER, alpha_out="error of the selected point, up to constants and logarithms"),
-        **parameters(
-            loss="the same over alpha",
-            d_gradient="dimension up to which noisy gradients cost nothing",
-            d_hessian="dimension up to which noisy Hessians cost nothing",
-        ),
-    },
-    _ORDERS,
-    {"corrected": "the O of Theorem 4 hides its constants and logarithms"},
-)
-SELECTION_BY_PRODUCTS = Calculator(
-    _selection_by_products,
-    _SELECTION,
-    {
-        **accuracies(
-            Measure.SECOND_ORDER, alpha_out="error of the point selected by products, up to constants and logarithms"
-        ),
-        **parameters(
-            loss="the same over alpha",
-            K="products of a Hessian with a vector for one candidate",
-            d_products="dimension up to which noisy products, and gradients, cost nothing",
-            alpha_out_hessian="error of the point selected by whole Hessians; vacuous from 1 on",
-            loss_hessian="the same over alpha",
-            d_hessian="dimension up to which noisy Hessians cost nothing",
-        ),
-    },
-    ("one",),
-    {
-        "paper": "the paper sends whole Hessians, drift_escape.selection",
-        "corrected": "the number of candidates is that of Theorem 1, whose O hides its constants and logarithms",
-    },
-)
+_HIDES = {"corrected": "the O of Theorem 4 hides its constants and logarithms"}
+SELECTION = Calculator(_selection, _CANDIDATES, _SELECTED, _ORDERS, _HIDES)
+_BY_PRODUCTS = {
+    **accuracies(
+        Measure.SECOND_ORDER, alpha_out="error of the point selected by products, up to constants and logarithms"
+    ),
+    **parameters(
+        loss="the same over alpha",
+        K="products of a Hessian with a vector for one candidate",
+        d_products="dimension up to which noisy products, and gradients, cost nothing",
+        alpha_out_hessian="error of the point selected by whole Hessians; vacuous from 1 on",
+        loss_hessian="the same over alpha",
+        d_hessian="dimension up to which noisy Hessians cost nothing",
+    ),
+}
+_MISSING = {
+    "paper": "the paper sends whole Hessians, drift_escape.selection",
+    "corrected": "the number of candidates is that of Theorem 1, whose O hides its constants and logarithms",
+}
+SELECTION_BY_PRODUCTS = Calculator(_selection_by_products, _CANDIDATES, _BY_PRODUCTS, ("one",), _MISSING)

@@ -148,15 +148,16 @@ at("eq40", "eq. (40)", "Bound of the accumulated gradient noise")(
 
 log_inner = SYMBOLS.symbol("L", "log(S/(eta r))", latex="\\log\\frac{\\mathcal{S}}{\\eta r}", usual=(0.01, 100))
 example, box = {d: 1, T: 10, log_inner: 0.5}, {d: (1, 1000)}
-one_step, all_steps = 6 * d * (T - 1) * log_inner + 4 * d * log_inner + 2, 6 * d * T * log_inner
-from_one = {log_inner: Max(1, log_inner)}
+printed, mended = (
+    (6 * d * (T - 1) * level + 4 * d * level + 2, 6 * d * T * level) for level in (log_inner, Max(1, log_inner))
+)
 at("eq43", "above (43)", "Failure probabilities of one step of the induction")(
-    Inequality(one_step, all_steps, box, example=example),
+    Inequality(*printed, box, example=example),
     "In units of e^-iota; L stands for log(S/(eta r)).",
     (
         Severity.EDGE,
         "It takes d log(S/(eta r)) >= 1: the inner logarithm of (5) has to be replaced by its maximum with 1.",
-        Inequality(one_step.xreplace(from_one), all_steps.xreplace(from_one), box),
+        Inequality(*mended, box),
     ),
 )
 

@@ -14,7 +14,7 @@ from dpnotes.experiments.sweeps import proportion
 from dpnotes.oracles import spider
 from dpnotes.oracles.samples import DataSetSamples
 from dpnotes.papers.drift_escape.experiments import audit, repeats, returned_point, sensing, step_size
-from dpnotes.papers.drift_escape.experiments.ladder import Ladder, LadderParameters
+from dpnotes.papers.drift_escape.experiments.ladder import LadderParameters, landscape, quiet_first, rungs_down_to
 from dpnotes.privacy.audit import GaussianPair
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.museum.exhibit import module_with_line_replaced
@@ -31,20 +31,15 @@ def test_intervals_of_proportions_hold_the_probability_as_often_as_they_say():
 
 # ---------------------------------------------------------------- the ladder
 def test_the_ladder_is_a_sum_of_cosines_with_a_hill_of_every_curvature():
-    ladder = Ladder.down_to(0.1)
-    x = Streams.of(0, ["x"]).normal("x", 0, ladder.dim).requires_grad_()
+    curvatures = rungs_down_to(0.1)
+    ladder, x = landscape(curvatures), Streams.of(0, ["x"]).normal("x", 0, len(curvatures)).requires_grad_()
     (gradient,) = torch.autograd.grad(ladder.value(x).sum(), x, create_graph=True)
     torch.testing.assert_close(ladder.gradient(x), gradient)
-    v = torch.ones_like(x)
-    (product,) = torch.autograd.grad((gradient * v).sum(), x)
-    torch.testing.assert_close(ladder.hessian_vector(x, v), product)  # the diagonal, because the Hessian is diagonal
-    torch.testing.assert_close(ladder.hessian(x)[0], torch.diag(product[0]))
-    torch.testing.assert_close(ladder.smallest_eigenvalue(x), product.amin(1))
-    saddle = ladder.saddle
-    torch.testing.assert_close(ladder.hessian_vector(saddle.point, saddle.direction), -saddle.gamma * saddle.direction)
+    (product,) = torch.autograd.grad(gradient.sum(), x)  # the diagonal, because the Hessian is diagonal
+    torch.testing.assert_close(ladder.curvatures(x), product)
+    torch.testing.assert_close(ladder.curvatures(torch.zeros_like(x)), -curvatures[None])
     # It is self-similar: half the curvature, half the length, a quarter of the slope.
-    smaller = Ladder(ladder.curvatures / 2)
-    torch.testing.assert_close(smaller.gradient(x / 2), ladder.gradient(x) / 4)
+    torch.testing.assert_close(landscape(curvatures / 2).gradient(x / 2), ladder.gradient(x) / 4)
 
 
 def test_the_parameters_scale_as_equation_4_says():
@@ -55,14 +50,15 @@ def test_the_parameters_scale_as_equation_4_says():
     assert other.attempt_length * one.mu / (one.attempt_length * other.mu) == pytest.approx(10, rel=0.05)
     noise = 2 * one.dim * one.privacy_std**2
     assert noise == pytest.approx(one.psi**2)  # half of psi^2 is the mechanism's
-    oracle = LadderParameters(1e-2, 15, 1.0).oracle(Ladder.down_to(0.1), 1, 10, "cpu")
+    oracle = LadderParameters(1e-2, 15, 1.0).oracle(rungs_down_to(0.1), 1, 10, "cpu")
     assert 1 / oracle.batch_size <= one.psi**2 / 2
 
 
 @pytest.mark.parametrize("tilt", [0.0, 0.01, 0.1, 1.0])
 def test_attempts_start_at_alpha_strict_saddles_with_a_gradient_of_at_most_alpha(tilt):
     alpha = 0.01
-    ladder, point = returned_point.single_hill(4, *returned_point.hill(alpha, tilt))
+    curvatures, point = returned_point.single_hill(4, *returned_point.hill(alpha, tilt))
+    ladder = landscape(curvatures)
     assert float(ladder.smallest_eigenvalue(point)) == pytest.approx(-math.sqrt(alpha))
     assert float(ladder.gradient(point).norm()) == pytest.approx(tilt * alpha, abs=1e-9)
 
@@ -155,11 +151,12 @@ def test_coupled_attempts_share_all_noise_but_that_along_the_hill():
     cell = next(cell for cell in returned_point.cells(spec) if cell["kind"] == "attempt")
     frame = frame_of(returned_point.EXPERIMENT, spec, [cell])
     found, length = returned_point.parameters(spec, cell, cell["dim"])
-    ladder, start = returned_point.single_hill(cell["dim"], *returned_point.hill(found.alpha, 0.01))
+    curvatures, start = returned_point.single_hill(cell["dim"], *returned_point.hill(found.alpha, 0.01))
+    ladder = landscape(curvatures)
     streams = Streams.of(spec["seed"], [f"attempt/1/M/0.01/10/0.01/{r}" for r in range(40)])
-    data = found.oracle(ladder, 40, length, "cpu")
+    data = found.oracle(curvatures, 40, length, "cpu")
     batch = math.ceil(2 / cell["psi"] ** 2)
-    features = returned_point.quiet_first(cell["dim"])
+    features = quiet_first(cell["dim"])
     left = torch.zeros(2, 40, dtype=torch.bool)
     for side, sign in enumerate((1.0, -1.0)):
         x = start.repeat(40, 1)

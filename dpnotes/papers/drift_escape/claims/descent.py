@@ -14,12 +14,12 @@ from dpnotes.theory.symbols import Domain
 at, CLAIMS = PAPER.section()
 
 
-product = SYMBOLS.symbol("-g (g + nu)", "product of gradient and estimate", (LOSS / LENGTH) ** 2, latex="-g\\hat{g}")
-noise = SYMBOLS.symbol("nu", "the same component of the noise", LOSS / LENGTH, domain=Domain(), latex="\\nu")
-grad = SYMBOLS.symbol("g", "a component of the gradient", LOSS / LENGTH, domain=Domain())
+product = symbol("-g (g + nu)", "product of gradient and estimate", (LOSS / LENGTH) ** 2, latex="-g\\hat{g}")
+noise = symbol("nu", "the same component of the noise", GRADIENT, domain=Domain(), latex="\\nu")
+grad = symbol("g", "a component of the gradient", GRADIENT, domain=Domain())
 example = {grad: 1, noise: 2}
-step_smoothness = SYMBOLS.symbol("eta M", "step size times smoothness", domain=Domain(0, 1, closed=True))
-change = SYMBOLS.symbol("F(x_t) - F(x_{t-1})", "change of the risk in a step", LOSS, latex="F(x_t)-F(x_{t-1})")
+step_smoothness = symbol("eta M", "step size times smoothness", domain=Domain(0, 1, closed=True))
+change = symbol("F(x_t) - F(x_{t-1})", "change of the risk in a step", LOSS, latex="F(x_t)-F(x_{t-1})")
 by_smoothness = -eta * grad * (grad + noise) + M * eta**2 * (grad + noise) ** 2 / 2
 printed = -eta / 2 * grad**2 + eta / 2 * noise**2
 box = {step_smoothness: (1e-3, 1), grad: (0.01, 10), noise: (0.01, 10)}
@@ -32,7 +32,7 @@ at("lemma3.product", "Lemma 3, proof, (49) to (51)", "Product of gradient and es
     "Component by component. The index of the estimate in (49) to (51) should be t, since x_t = x_{t-1} - eta g_t.",
 )
 
-gain = SYMBOLS.symbol("gain", "decrease of the risk by an escape", LOSS)
+gain = symbol("gain", "decrease of the risk by an escape", LOSS)
 noises = {"data": eta * sigma**2 * (T + iota), "Gaussian": eta * (2 * sqrt(2) * r * sqrt(d)) ** 2 * (T + iota)}
 at("cor2", "Corollary 2, eq. (7)", "Noise in the descent lemma")(
     Rate(gain, eta * (sigma**2 + r**2 * d) * (T + iota), noises),
@@ -49,7 +49,7 @@ at("eq58", "eq. (58)", "Sum of the noises of an escape")(
     ),
 )
 
-squared = SYMBOLS.symbol("|move|^2", "squared distance", LENGTH**2, latex="\\|x_{t_0+\\tau}-x_{t_0}\\|^2")
+squared = symbol("|move|^2", "squared distance", LENGTH**2, latex="\\|x_{t_0+\\tau}-x_{t_0}\\|^2")
 printed = 4 * eta * T * U + 4 * c * eta**2 * T * psi**2 * (T + iota)
 noise_sum = c * psi**2 * (T + iota)
 at("eq60", "eq. (60)", "Distance of an escape")(
@@ -91,8 +91,8 @@ at("eq64.threshold", "below (65)", "Error above which the decrease outweighs the
     ),
 )
 
-noise_bound = SYMBOLS.symbol("||nu_t||", "bound of the noise of a step", LOSS / LENGTH, latex="\\|\\nu_t\\|")
-fails = SYMBOLS.symbol("p", "probability that one bound fails")
+noise_bound = symbol("||nu_t||", "bound of the noise of a step", GRADIENT, latex="\\|\\nu_t\\|")
+fails = symbol("p", "probability that one bound fails")
 tail = C * psi * sqrt(2 * log(2 / fails))  # Definition 6, inverted
 each = {fails: omega / (2 * T)}
 at("lemma5.level", "Lemma 5, eq. (66)", "Noise of a step")(
@@ -106,19 +106,19 @@ at("lemma5.probability", "Lemma 5", "Probability of the bound of the noise")(
     (Severity.TYPOGRAPHICAL, "The probability is at least 1 - omega/2, as the proof says.", 1 - omega / 2),
 )
 
-estimate = SYMBOLS.symbol(
-    "g_t", "norm of a gradient, or of its estimate", LOSS / LENGTH, latex="\\|\\hat{g}_t\\|", usual=(1e-3, 1e3)
+estimate = symbol(
+    "g_t", "norm of a gradient, or of its estimate", GRADIENT, latex="\\|\\hat{g}_t\\|", usual=(1e-3, 1e3)
 )
-error = SYMBOLS.symbol("nu_t", "norm of the error of the estimate", LOSS / LENGTH, latex="\\|\\nu_t\\|")
-gradient = SYMBOLS.symbol(
-    "|grad F(x_{t-1})|", "norm of the gradient at the iterate", LOSS / LENGTH, latex="\\|\\nabla F(x_{t-1})\\|"
+error = symbol("nu_t", "norm of the error of the estimate", GRADIENT, latex="\\|\\nu_t\\|")
+gradient = symbol(
+    "|grad F(x_{t-1})|", "norm of the gradient at the iterate", GRADIENT, latex="\\|\\nabla F(x_{t-1})\\|"
 )
 at("lemma6.far", "proof of Lemma 6", "Gradient outside of an escape")(
     Inequality(estimate - error, 2 * chi, {chi: (1e-3, 1)}, ">=", {estimate: 3 * chi, error: chi}, subject=gradient),
     "The estimate is above 3 chi, its error at most chi.",
 )
 
-average = SYMBOLS.symbol("F_esc/T_esc", "decrease a step", LOSS, latex="\\mathcal{F}/\\mathcal{T}")
+average = symbol("F_esc/T_esc", "decrease a step", LOSS, latex="\\mathcal{F}/\\mathcal{T}")
 by_decrease = {decrease: s / (8 * iota**3) * sqrt(alpha**3 / rho)}
 by_error = {alpha: 4 * chi}
 by_all = {**by_decrease, **by_steps, **by_error, **by_iota}
@@ -128,7 +128,7 @@ at("eq67", "eq. (67)", "Decrease a step during an escape")(
     premises=("lemma4",),
 )
 
-fall = SYMBOLS.symbol("fall", "decrease of F in one step outside of an escape", LOSS)
+fall = symbol("fall", "decrease of F in one step outside of an escape", LOSS)
 outside = {gradient: 2 * chi, error: chi}
 by_estimate = eta * estimate * ((1 - eta * M / 2) * estimate - error)
 box, granted = {x: (1e-3, 10) for x in (chi, eta, M)}, (eta * M <= Rational(8, 9),)
@@ -144,7 +144,7 @@ at("eq68", "eq. (68)", "Decrease of a step outside of an escape")(
     ),
 )
 
-effective_steps = SYMBOLS.symbol("T_eff", "number of effective steps", latex="T_{effective}")
+effective_steps = symbol("T_eff", "number of effective steps", latex="T_{effective}")
 effective = U * s**2 * mu**4 / (2 * chi**2 * eta)
 at("eq69", "eq. (69)", "Number of effective steps")(
     Identity(effective_steps, effective, U / (decrease / escape_steps), where=by_all),
@@ -171,7 +171,7 @@ at("eq71", "eq. (71)", "Attempts at each saddle")(
     "Lemma 2 as printed with omega_0 = omega/(2 N), and N as printed in (70).",
 )
 
-total = SYMBOLS.symbol("T_max", "number of all steps", latex="T")
+total = symbol("T_max", "number of all steps", latex="T")
 repeats = five_halves * log(2 * N / omega)
 at("eq72", "eq. (72)", "Number of all steps")(
     Identity(total, 5 * U * s**2 * mu**4 / (4 * chi**2 * eta) * logarithm, effective * repeats, where=gap),
@@ -225,9 +225,7 @@ at("thm1.error", "Theorem 1, and the proof of Lemma 6", "Error of Algorithm 1")(
 
 example = {alpha: 0.01, M: 1, rho: 1, iota: 2, way: 1}
 shares = {x: (1e-3, 1) for x in (chi, way, other_way)}
-where_tested = SYMBOLS.symbol(
-    "|grad F(x~)|", "gradient where it tests", LOSS / LENGTH, latex="\\|\\nabla F(\\tilde x)\\|"
-)
+where_tested = symbol("|grad F(x~)|", "gradient where it tests", GRADIENT, latex="\\|\\nabla F(\\tilde x)\\|")
 at("alg1.return", "Algorithm 1, last return; Theorem 1", "Gradient at the point that is returned")(
     Inequality(alpha + M * way * radius, alpha, {way: (1e-3, 1)}, where=by_radius, example=example, subject=gradient),
     "The last iterate of the last attempt is returned, at a share w of the radius S from the point x~ that was "

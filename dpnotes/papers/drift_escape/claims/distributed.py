@@ -75,7 +75,7 @@ at("alg4.gradient", "Algorithm 4, line 3", "Noise of a gradient in Algorithm 4")
     "A mean of n gradients has sensitivity 2G/n; T releases cost sqrt(T).",
 )
 
-hessian_variance = SYMBOLS.symbol(
+hessian_variance = symbol(
     "entry variance", "variance of an entry of H", (LOSS / LENGTH**2) ** 2, latex="\\mathrm{var}(H)"
 )
 at("alg4.hessian", "Algorithm 4, line 4", "Noise of a Hessian in Algorithm 4")(
@@ -123,7 +123,7 @@ at("alg4.hessian_threshold", place, "Threshold of the Hessian against its noise"
 )
 
 # ---------------------------------------------------------------- Theorem 4, second part
-may_fail = SYMBOLS.symbol("p_o", "how often a bound may fail for one candidate, so that all hold with 1 - omega'/2")
+may_fail = symbol("p_o", "how often a bound may fail for one candidate, so that all hold with 1 - omega'/2")
 of_each = 1 - (1 - omega_s / 2) ** (1 / T)
 box, example = {omega_s: (1e-9, 0.5), T: (1, 1000)}, {omega_s: 0.1, T: 100}
 at("thm4.union", "Appendix F.3, (114) to (121)", "Bounds of a point that is chosen by its noise")(
@@ -140,8 +140,8 @@ at("thm4.union", "Appendix F.3, (114) to (121)", "Bounds of a point that is chos
     ),
 )
 
-deviation = SYMBOLS.symbol("deviation", "error of a gradient of all data", LOSS / LENGTH)
-dev = SYMBOLS.symbol("log(d/omega')", "the logarithm of d/omega'", domain=FROM_ONE, latex="\\log\\frac{d}{\\omega'}")
+deviation = symbol("deviation", "error of a gradient of all data", LOSS / LENGTH)
+dev = symbol("log(d/omega')", "the logarithm of d/omega'", domain=FROM_ONE, latex="\\log\\frac{d}{\\omega'}")
 averaged = {"Lemma 11": sqrt(m * (2 * G / (m * sqrt(n))) ** 2 * dev)}
 at("eq96", "eq. (96)", "Error of a gradient of all data")(
     Rate(deviation, G * sqrt(dev) / (sqrt(m * n) * epsilon), averaged),
@@ -166,8 +166,8 @@ at("eq97", "eq. (97), first bound", "Norm of the noise of a gradient")(
     ),
 )
 
-num_examples = SYMBOLS.symbol("k", "number of examples m n")
-log_8d = SYMBOLS.symbol("l", "log(8d/omega')", latex="\\log\\frac{8d}{\\omega'}")
+num_examples = symbol("k", "number of examples m n")
+log_8d = symbol("l", "log(8d/omega')", latex="\\log\\frac{8d}{\\omega'}")
 left = 4 * M**2 * num_examples  # t^2/(2 l) - sigma^2, with t^2 = 16 M^2 k l and sigma^2 = 4 M^2 k
 at("thm4.condition", "Theorem 4, and above (98)", "Examples that the Hessian's deviation needs")(
     Crossover(left, 2 * M * (4 * M * sqrt(num_examples * log_8d)) / 3, num_examples, Rational(4, 9) * log_8d),
@@ -175,7 +175,7 @@ at("thm4.condition", "Theorem 4, and above (98)", "Examples that the Hessian's d
     "l) - sigma^2 >= B t/3; k stands for m n.",
 )
 
-needed = SYMBOLS.symbol("l", "exponent of Lemma 14")
+needed = symbol("l", "exponent of Lemma 14")
 at("eq98", "eq. (98) and (99)", "Logarithm that the deviation of a Hessian needs")(
     Identity(needed, log(8 * d / omega_s), -log(omega_s / 8 / (2 * d)), example={d: 10, omega_s: 0.1}),
     "2d e^-l is to be omega'/8, where l is the exponent of Lemma 14 at m n = (4/9) l, and 2d the factor that a norm "
@@ -193,7 +193,7 @@ at("eq100", "eq. (100)", "Probability that the noise of the Hessian is large")(
     "Lemma 15 at t = sqrt(log(32/omega')).",
 )
 
-error_out = SYMBOLS.symbol("alpha_out", "error of the selected point", LOSS / LENGTH, latex="\\alpha'")
+error_out = symbol("alpha_out", "error of the selected point", GRADIENT, latex="\\alpha'")
 scale, count = sqrt(m) * n * epsilon, m * n
 gradient = alpha + G / sqrt(count) + G * sqrt(d * T) / scale
 steps = {T: M**2 * U / (sqrt(rho) * alpha ** Rational(5, 2))}
@@ -209,8 +209,8 @@ at("thm4", "Theorem 4, eq. (10)", "Error of the selected point")(
     calculation=SELECTION,
 )
 
-cross = SYMBOLS.symbol("cross term", "of the square of the curvature error", latex="cross")
-square = SYMBOLS.symbol("square", "one of the squares of (10)")
+cross = symbol("cross term", "of the square of the curvature error", latex="cross")
+square = symbol("square", "one of the squares of (10)")
 at("thm4.cross.sampling", "eq. (10), fourth term", "Cross term of alpha and the deviation of the Hessian")(
     Identity(cross, a / sqrt(m * n), sqrt(a * square), {square: 1 / (m * n)}, example={a: 0.01, m: 1, n: 10**4}),
     "A cross term is the geometric mean of two squares, here of alpha and 1/(m n).",
@@ -258,7 +258,7 @@ at("remark3.hessian", "Remark 3, third condition", title)(
     premises=SELECTED_FROM,
 )
 
-dimension = SYMBOLS.symbol("d", "dimension, as a real number")
+dimension = symbol("d", "dimension, as a real number")
 chosen = {dimension: scale ** Rational(6, 13), a: count**-one_third + (sqrt(dimension) / scale) ** Rational(2, 5)}
 terms = {
     "gradient": sqrt(dimension) / (scale * a ** Rational(5, 4)),

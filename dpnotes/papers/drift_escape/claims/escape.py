@@ -29,7 +29,7 @@ at("sec1.prior", "Section 1, contribution 2", "Private term of the rate quoted f
 )
 
 
-ordinary = SYMBOLS.symbol("alpha_new", "private term of the rate of this paper", latex="\\alpha_{new}")
+ordinary = symbol("alpha_new", "private term of the rate of this paper", latex="\\alpha_{new}")
 place = "Section 3, with the rates of contribution 2"
 at("sec3.looser", place, "The corrected rate is looser than the one of prior work")(
     Inequality(p ** Rational(2, 5), p ** Rational(2, 7), sense=">=", example={p: 0.01}, subject=ordinary),
@@ -47,7 +47,7 @@ at("appB", "Appendix B", "What a direct correction of prior work gives")(
 )
 
 # ---------------------------------------------------------------- Section 4: parameters
-ratio = SYMBOLS.symbol("u", "rho alpha/M^2, at most 1 by assumption", domain=Domain(0, 1, closed=True))
+ratio = symbol("u", "rho alpha/M^2, at most 1 by assumption", domain=Domain(0, 1, closed=True))
 step = sqrt(rho * alpha) / (M**2 * iota**2)
 box = {ratio: (1e-6, 1), M: (1e-3, 1e3), rho: (1e-3, 1e3)}
 at("eq4.bound", "eq. (4)", "Step size at most 1/M")(
@@ -69,7 +69,7 @@ at("eq4.eta", "eq. (4), with (40) and (41)", "Step size for which gradient noise
     calculation=PARAMETERS,
 )
 
-prefactor = SYMBOLS.symbol("36dT", "36 d times the steps of an escape", latex="36d\\mathcal{T}")
+prefactor = symbol("36dT", "36 d times the steps of an escape", latex="36d\\mathcal{T}")
 by_level = {alpha: 16 * sqrt(C) * s * mu**2 * psi}
 by_iota = {iota: s * mu}
 printed = 9 * d / (C ** Rational(1, 4) * eta * sqrt(s * rho * psi))
@@ -79,7 +79,7 @@ at("eq5.steps", "eq. (5), first entry, outer factor", "Number of escape steps in
 )
 
 by_radius = {radius: iota ** Rational(-3, 2) * sqrt(alpha / rho)}
-inner = SYMBOLS.symbol("S/(eta r)", "argument of the inner logarithm", latex="\\mathcal{S}/(\\eta r)")
+inner = symbol("S/(eta r)", "argument of the inner logarithm", latex="\\mathcal{S}/(\\eta r)")
 printed = 4 * C ** Rational(1, 4) / (s * eta * r) * sqrt(psi / rho)
 box = {x: (0.1, 10) for x in (C, eta, r, psi, rho)} | {s: (1, 100), mu: (1, 100)}
 by_all = {**by_radius, **by_level, **by_iota}
@@ -107,9 +107,7 @@ at("eq5.second", "eq. (5), second entry, with (47)", "Second entry of mu")(
 )
 
 levels = log(4 * T / omega)
-second_member = SYMBOLS.symbol(
-    "C sqrt(2 log(4T/omega))", "second member of chi/psi", latex="C\\sqrt{2\\log(4T/\\omega)}"
-)
+second_member = symbol("C sqrt(2 log(4T/omega))", "second member of chi/psi", latex="C\\sqrt{2\\log(4T/\\omega)}")
 printed = (C * levels) ** Rational(1, 4) / (2 ** Rational(3, 4) * sqrt(s))
 at("eq5.third", "eq. (5), third entry, with the maximum in (4)", "Third entry of mu")(
     Identity(mu, printed, sqrt(second_member / (4 * sqrt(C) * s)), {second_member: C * sqrt(2 * levels)}),
@@ -128,10 +126,10 @@ at("eq39", "below (39)", "What keeps the curvature term of the dynamics small")(
     ),
 )
 
-unstable = SYMBOLS.symbol(
+unstable = symbol(
     "||P_sg||", "bound of the accumulated gradient noise over beta eta r", latex="\\|P_{sg}\\|/(\\beta\\eta r)"
 )
-bound35 = SYMBOLS.symbol("|x_t|/(beta eta r)", "bound (35) of the difference, in units of beta eta r", latex="x")
+bound35 = symbol("|x_t|/(beta eta r)", "bound (35) of the difference, in units of beta eta r", latex="x")
 noise_sum = sqrt(escape_steps * (eta * M * bound35) ** 2 * iota)
 drift35 = {bound35: 2 * c * sqrt(iota)}
 example = {c: 1, eta: 0.01, M: 1, escape_steps: 100, iota: 4}
@@ -146,7 +144,7 @@ at("eq40", "eq. (40)", "Bound of the accumulated gradient noise")(
     ),
 )
 
-log_inner = SYMBOLS.symbol("L", "log(S/(eta r))", latex="\\log\\frac{\\mathcal{S}}{\\eta r}", usual=(0.01, 100))
+log_inner = symbol("L", "log(S/(eta r))", latex="\\log\\frac{\\mathcal{S}}{\\eta r}", usual=(0.01, 100))
 example, box = {d: 1, T: 10, log_inner: 0.5}, {d: (1, 1000)}
 printed, mended = (
     (6 * d * (T - 1) * level + 4 * d * level + 2, 6 * d * T * level) for level in (log_inner, Max(1, log_inner))
@@ -161,14 +159,10 @@ at("eq43", "above (43)", "Failure probabilities of one step of the induction")(
     ),
 )
 
-apart = SYMBOLS.symbol("x_t - x'_t", "difference of the coupled runs", LENGTH, latex="\\hat{x}_t")
-gap = SYMBOLS.symbol("gap", "difference before the step", LENGTH, domain=Domain(), latex="\\hat{x}_{t-1}")
-slope = SYMBOLS.symbol(
-    "slope", "difference of the gradients", LOSS / LENGTH, domain=Domain(), latex="\\nabla F-\\nabla F'"
-)
-noises = SYMBOLS.symbol(
-    "kick", "difference of the noises", LOSS / LENGTH, domain=Domain(), latex="\\hat{\\zeta}_t+\\hat{\\xi}_t"
-)
+apart = symbol("x_t - x'_t", "difference of the coupled runs", LENGTH, latex="\\hat{x}_t")
+gap = symbol("gap", "difference before the step", LENGTH, domain=Domain(), latex="\\hat{x}_{t-1}")
+slope = symbol("slope", "difference of the gradients", GRADIENT, domain=Domain(), latex="\\nabla F-\\nabla F'")
+noises = symbol("kick", "difference of the noises", GRADIENT, domain=Domain(), latex="\\hat{\\zeta}_t+\\hat{\\xi}_t")
 at("eq24", "eq. (24)", "Difference of the coupled runs after one step")(
     Identity(apart, gap - eta * slope + noises, gap - eta * (slope + noises), example={gap: 1, eta: 1}),
     "(2) and (3) for both runs; the noises stand for their differences.",
@@ -181,11 +175,11 @@ at("eq24", "eq. (24)", "Difference of the coupled runs after one step")(
 )
 
 curvature = LOSS / LENGTH**2
-y = SYMBOLS.symbol("y", "place between the coupled runs", domain=Domain(0, 1, closed=True))
-way, other_way = (SYMBOLS.symbol(name, "a share", domain=Domain(0, 1, closed=True)) for name in ("w", "v"))
+y = symbol("y", "place between the coupled runs", domain=Domain(0, 1, closed=True))
+way, other_way = (symbol(name, "a share", domain=Domain(0, 1, closed=True)) for name in ("w", "v"))
 example, box = {alpha: 1, rho: 1, iota: 4}, {iota: (1.01, 100)}
-mean_hess_f = SYMBOLS.symbol("|mean hess F|", "norm of a mean Hessian", curvature, latex="\\|\\int\\nabla^2F\\|")
-from_saddle = SYMBOLS.symbol("|mean hess F - H|", "distance from H", curvature, latex="\\|\\Delta_t\\|")
+mean_hess_f = symbol("|mean hess F|", "norm of a mean Hessian", curvature, latex="\\|\\int\\nabla^2F\\|")
+from_saddle = symbol("|mean hess F - H|", "distance from H", curvature, latex="\\|\\Delta_t\\|")
 mean_change = rho * radius * integrate(y * way + (1 - y) * other_way, (y, 0, 1))
 in_ball = {**box, way: (1e-3, 1), other_way: (1e-3, 1)}
 at("eq32.hessian", "eq. (36) and (37)", "Change of the Hessian within the ball")(
@@ -198,16 +192,13 @@ at("eq32.hessian", "eq. (36) and (37)", "Change of the Hessian within the ball")
     ),
 )
 
-hessian = SYMBOLS.symbol("h", "curvature at the saddle", curvature, domain=Domain())
+hessian = symbol("h", "curvature at the saddle", curvature, domain=Domain())
 stay = 1 - eta * hessian
 changes, kicks = (
-    [
-        SYMBOLS.symbol(f"{name}_{k}", meaning, unit, domain=Domain(), latex=f"\\{tex}_{k}")
-        for k in range(start, start + 3)
-    ]
+    [symbol(f"{name}_{k}", meaning, unit, domain=Domain(), latex=f"\\{tex}_{k}") for k in range(start, start + 3)]
     for name, meaning, unit, tex, start in (
         ("Delta", "change of curvature", curvature, "Delta", 0),
-        ("kick", "difference of the noises", LOSS / LENGTH, "nu", 1),
+        ("kick", "difference of the noises", GRADIENT, "nu", 1),
     )
 )
 path = tuple(zip((1, 2, 3), changes, kicks, strict=True))
@@ -219,14 +210,14 @@ at("lemma17", "Lemma 17, eq. (23)", "Difference of the coupled runs")(
     Identity(apart, unrolled, differences[-1]), "One dimension and three steps of (25) from a difference of 0."
 )
 
-growth_rate = SYMBOLS.symbol("x", "eta gamma", domain=Domain(0, 1, closed=True), latex="\\eta\\gamma")
+growth_rate = symbol("x", "eta gamma", domain=Domain(0, 1, closed=True), latex="\\eta\\gamma")
 geometric = ((1 + growth_rate) ** (2 * T) - 1) / ((1 + growth_rate) ** 2 - 1)
 at("lemma18.scale", "above Lemma 18", "alpha(t) at most beta(t)")(
     Inequality(geometric, (1 + growth_rate) ** (2 * T) / (2 * growth_rate), {growth_rate: (1e-3, 1), T: (1, 50)}),
     "Squares of both, the geometric sum in closed form; x stands for eta gamma.",
 )
 
-probability = SYMBOLS.symbol("Pr", "a probability", latex="\\Pr")
+probability = symbol("Pr", "a probability", latex="\\Pr")
 two_thirds = Rational(2, 3)
 in_deviations = sqrt((1 + growth_rate / 2) / (1 - (1 + growth_rate) ** (-2 * T))) / 20  # of beta eta r/10
 doubled, box = ((1 + growth_rate) ** T >= 2,), {growth_rate: (1e-3, 1), T: (1, 1e4)}
@@ -237,12 +228,12 @@ at("lemma18.lower", "Lemma 18, eq. (30)", "Probability that the perturbation is 
     "probability of less than beta eta r/10; (1 + eta gamma)^T_esc >= 2^mu >= 2, x stands for eta gamma.",
 )
 
-of_bound = SYMBOLS.symbol("r_t/r", "noise over its bound", domain=Domain(0, 1, closed=True), usual=(1e-3, 1))
-of_least = SYMBOLS.symbol("r_t/r_min", "noise over its least value", domain=FROM_ONE, usual=(1, 100))
+of_bound = symbol("r_t/r", "noise over its bound", domain=Domain(0, 1, closed=True), usual=(1e-3, 1))
+of_least = symbol("r_t/r_min", "noise over its least value", domain=FROM_ONE, usual=(1, 100))
 far, far_enough = (erfc(in_deviations / level / sqrt(2)) for level in (of_bound, of_least))
 example = {of_bound: 0.1, growth_rate: 1, T: 1}
 below, above = (
-    SYMBOLS.symbol(f"Pr at r_t {side}", "a probability", latex=f"\\Pr_{{r_t {tex}}}")
+    symbol(f"Pr at r_t {side}", "a probability", latex=f"\\Pr_{{r_t {tex}}}")
     for side, tex in (("<= r", "\\leq r"), (">= r_min", "\\geq r_{\\min}"))
 )
 at("lemma18.level", "Lemma 18, eq. (30), and (5), with Lemma 7", "The perturbation at a noise below its bound")(
@@ -272,10 +263,10 @@ at("eq32", "eq. (32)", "Probability of the induction")(
     ),
 )
 
-drift_bound = SYMBOLS.symbol("drift bound", "lower bound of the drift", LENGTH, latex="\\|\\hat{x}\\|/2")
-scale = SYMBOLS.symbol("beta", "(1 + eta gamma)^T_esc/sqrt(2 eta gamma)", latex="\\beta")
-first = SYMBOLS.symbol("part 1", "one of two parts", LENGTH, latex="part_1")
-second = SYMBOLS.symbol("part 2", "the other part", LENGTH, latex="part_2")
+drift_bound = symbol("drift bound", "lower bound of the drift", LENGTH, latex="\\|\\hat{x}\\|/2")
+scale = symbol("beta", "(1 + eta gamma)^T_esc/sqrt(2 eta gamma)", latex="\\beta")
+first = symbol("part 1", "one of two parts", LENGTH, latex="part_1")
+second = symbol("part 2", "the other part", LENGTH, latex="part_2")
 halves = dict.fromkeys((first, second), scale * eta * r / 40)
 at("lemma19", "Lemma 19, eq. (31), from (39) and (41)", "Curvature and gradient noise together")(
     Identity(drift_bound, scale * eta * r / 20, first + second, halves),
@@ -303,7 +294,7 @@ at("eq46", "eq. (46)", "Drift after the escape steps")(
     ),
 )
 
-small = SYMBOLS.symbol("x", "a number in (0, 1]", domain=Domain(0, 1, closed=True), usual=(1e-3, 1))
+small = symbol("x", "a number in (0, 1]", domain=Domain(0, 1, closed=True), usual=(1e-3, 1))
 at("eq47.doubling", "below (47)", "1 + x > 2^x")(
     Inequality(2**small, 1 + small, {small: (1e-6, 1)}, "<", example={small: 1}),
     "Claimed for all x in (0, 1]; used to turn (1 + eta sqrt(rho alpha))^T_esc into 2^mu.",
@@ -314,15 +305,13 @@ at("eq47.doubling", "below (47)", "1 + x > 2^x")(
     ),
 )
 
-exponent = SYMBOLS.symbol(
-    "exponent", "of the growth of the unstable direction", latex="\\eta\\sqrt{\\rho\\alpha}\\mathcal{T}"
-)
+exponent = symbol("exponent", "of the growth of the unstable direction", latex="\\eta\\sqrt{\\rho\\alpha}\\mathcal{T}")
 at("eq47.exponent", "eq. (47)", "Exponent of the growth")(
     Identity(exponent, mu, eta * sqrt(rho * alpha) * escape_steps, where={**by_steps, **by_iota}),
     "(1 + eta sqrt(rho alpha))^T_esc >= 2^(eta sqrt(rho alpha) T_esc), with T_esc of (4).",
 )
 
-argument = SYMBOLS.symbol("X", "argument of the logarithm", domain=Domain(1))
+argument = symbol("X", "argument of the logarithm", domain=Domain(1))
 at("eq47.logarithm", "eq. (47)", "mu = log X makes 2^mu equal to X")(
     Identity(2**mu, 2 ** log(argument), argument, example={argument: 10}),
     "The last step of (47); X stands for the argument of the second entry of (5).",
@@ -347,7 +336,7 @@ at("cor1", "Corollary 1", "Probability that a single run escapes")(
     premises=("lemma1",),
 )
 
-repeats = SYMBOLS.symbol("Q", "attempts that suffice")
+repeats = symbol("Q", "attempts that suffice")
 least, printed = log(1 / omega0) / log(Rational(4, 3)), Rational(5, 2) * log(1 / omega0)
 at("lemma2", "Lemma 2", "Attempts that suffice")(
     Inequality(least, printed, example={omega0: 0.01}, subject=repeats),

@@ -17,10 +17,8 @@ from dpnotes.theory.statements import Identity
 at, CLAIMS = PAPER.section()
 
 
-variance = SYMBOLS.symbol(
-    "noise variance", "variance of the Gaussian noise", (LOSS / LENGTH) ** 2, latex="\\mathrm{var}(\\xi)"
-)
-log_delta = SYMBOLS.symbol("log(1/delta)", "the logarithm of 1/delta", domain=FROM_ONE, latex="\\log\\frac{1}{\\delta}")
+variance = symbol("noise variance", "variance of the Gaussian noise", (LOSS / LENGTH) ** 2, latex="\\mathrm{var}(\\xi)")
+log_delta = symbol("log(1/delta)", "the logarithm of 1/delta", domain=FROM_ONE, latex="\\log\\frac{1}{\\delta}")
 
 
 def gaussian_mechanism(sensitivity: Any, releases: Any = 1) -> dict[str, Any]:
@@ -34,14 +32,14 @@ at("alg2.fresh", "Algorithm 2, line 5", "Noise of a fresh gradient")(
     "Definition 7 with the sensitivity 2G/b_1 of a mean of b_1 gradients, one of which is replaced.",
 )
 
-move = SYMBOLS.symbol("move", "length of the last step", LENGTH, latex="\\|x_{t-1}-x_{t-2}\\|")
+move = symbol("move", "length of the last step", LENGTH, latex="\\|x_{t-1}-x_{t-2}\\|")
 at("alg2.differences", "Algorithm 2, line 10", "Noise of a gradient difference")(
     Rate(variance, M**2 * log_delta * move**2 / (b2**2 * epsilon**2), gaussian_mechanism(2 * M * move / b2)),
     "Definition 7 with the sensitivity 2 M |x_{t-1} - x_{t-2}|/b_2.",
 )
 
-step = SYMBOLS.symbol("t", "a step", domain=COUNT)
-summed = SYMBOLS.symbol("differences in g_t", "differences that the estimate of step t sums", latex="k_t")
+step = symbol("t", "a step", domain=COUNT)
+summed = symbol("differences in g_t", "differences that the estimate of step t sums", latex="k_t")
 
 
 def differences(steps: int, threshold: int, *, printed: bool) -> dict[int, int]:
@@ -80,7 +78,7 @@ at("alg2.update", "Algorithm 2, lines 12 and 13", "Differences that an estimate 
     ),
 )
 
-squared_moves = SYMBOLS.symbol("sum |move|^2", "squared moves since the last fresh gradient", LENGTH**2)
+squared_moves = symbol("sum |move|^2", "squared moves since the last fresh gradient", LENGTH**2)
 example = {kappa: 1, way: 1, other_way: 1, radius: 1}
 shares_region = {way: (1e-3, 1), other_way: (1e-3, 1), **{x: (0.1, 10) for x in (radius, kappa, U, chi)}}
 at("lemma7.jump", "Lemma 7, proof, with Algorithm 1, line 11", "Drift when an attempt to escape is repeated")(
@@ -96,8 +94,8 @@ at("lemma7.jump", "Lemma 7, proof, with Algorithm 1, line 11", "Drift when an at
     ),
 )
 
-lips = SYMBOLS.symbol("K", "number of steps since the last fresh gradient")
-share = SYMBOLS.symbol("kappa/K", "drift of one of K steps", LENGTH**2, latex="\\kappa/K")
+lips = symbol("K", "number of steps since the last fresh gradient")
+share = symbol("kappa/K", "drift of one of K steps", LENGTH**2, latex="\\kappa/K")
 shared_drift = {share: kappa / lips}
 
 
@@ -129,7 +127,7 @@ at("lemma7.r", "Lemma 7, eq. (8)", "Gaussian noise of the oracle")(
     premises=("lemma7.jump",),
 )
 
-increase = SYMBOLS.symbol("increase", "increase of the risk above -(eta/6)|g|^2", LOSS)
+increase = symbol("increase", "increase of the risk above -(eta/6)|g|^2", LOSS)
 large = eta * (ratio * estimate / 3) * estimate - eta / 2 * estimate**2
 at("lemma8.large", "Appendix E.2", "Decrease of a step with a large gradient")(
     Inequality(large, -eta / 6 * estimate**2, {ratio: (1e-3, 1)}, subject=increase),
@@ -147,7 +145,7 @@ at("lemma8", "Lemma 8", "Number of fresh gradients")(
     premises=("lemma8.resets", "thm2.noise"),
 )
 fall = 4 * chi * radius + M * radius**2 / 2
-total_decrease = SYMBOLS.symbol("total decrease", "sum of the decreases of all pieces of the path", LOSS)
+total_decrease = symbol("total decrease", "sum of the decreases of all pieces of the path", LOSS)
 example = {U: 1, N: 1, Q: 1, way: 1, other_way: 1, chi: 0.1, radius: 1, M: 1}
 box = {**shares_region, N: (1, 100), Q: (1, 100)}
 place = "Appendix E.2, the sum over all indices"
@@ -392,10 +390,10 @@ at("appE.3.kappa", "Appendix E.3", "Second member of kappa, in the proof")(
     (Severity.TYPOGRAPHICAL, "The power of d should be 2/5, as in the theorem.", in_theorem),
 )
 
-term = SYMBOLS.symbol("i", "one of the differences", domain=COUNT)
-since = SYMBOLS.symbol("k", "number of differences since the last fresh gradient", domain=COUNT)
+term = symbol("i", "one of the differences", domain=COUNT)
+since = symbol("k", "number of differences since the last fresh gradient", domain=COUNT)
 now, then = (sigma**2 + Sum(r**2, (term, 1, last)) for last in (since, since + 1))
-name = SYMBOLS.symbol("corr", "correlation of the noise after k and after k + 1 differences", latex="\\mathrm{corr}")
+name = symbol("corr", "correlation of the noise after k and after k + 1 differences", latex="\\mathrm{corr}")
 example = {sigma: 1, r: 1}
 at("thm2.noise", "eq. (3) and Condition 1, as Theorem 2 uses them", "Correlation of the noise of two steps")(
     Identity(name, Integer(0), now / sqrt(now * then), instances=({since: 1}, {since: 5}), example=example),
@@ -413,7 +411,7 @@ at("thm2.noise", "eq. (3) and Condition 1, as Theorem 2 uses them", "Correlation
 all_steps = Rational(5, 4) * U * s**2 * mu**4 * ell / (chi**2 * eta)
 counted = 6 * eta / kappa * (U + 5 * all_steps * eta * chi**2)
 used = (b1 * counted).xreplace(batches), (b2 * all_steps).xreplace(batches)
-used_examples = SYMBOLS.symbol("n_used", "examples that are used", latex="n_{used}")
+used_examples = symbol("n_used", "examples that are used", latex="n_{used}")
 at("thm2.budget", "Appendix E.3, first lines", "Examples that are used")(
     Rate(used_examples, n, {"fresh gradients": used[0], "differences": used[1]}, logs=(ell, mu), normalised=(s,)),
     "b_1 R + b_2 T with T of (72), where ell stands for its logarithm, and R = (6 eta/kappa)(U + 5 T eta chi^2) of "

@@ -15,8 +15,8 @@ from dpnotes.theory.rates import Choice, Crossover, Rate
 at, CLAIMS = PAPER.section()
 
 smooth = LOSS / LENGTH**2
-products = SYMBOLS.symbol("K", "products of a Hessian with a vector for one candidate")
-product_variance = SYMBOLS.symbol(
+products = symbol("K", "products of a Hessian with a vector for one candidate")
+product_variance = symbol(
     "coordinate variance", "variance of a coordinate of a product", smooth**2, latex="\\mathrm{var}(y)"
 )
 needed = {"privacy of T K releases": T * products * (2 * M / n) ** 2 * 2 * log_delta / (product_variance * epsilon**2)}
@@ -33,7 +33,7 @@ at.own("products.whole", "Number of products from which whole Hessians have less
     "The norms of the noise of K products and of a whole Hessian, up to constants.",
 )
 
-excess = SYMBOLS.symbol("x", "(1 + x) is the largest eigenvalue of what is iterated")
+excess = symbol("x", "(1 + x) is the largest eigenvalue of what is iterated")
 at.own("products.growth", "How noise alone makes the iterates grow")(
     Inequality(log(1 + excess / 2 + sqrt(excess + excess**2 / 4)), sqrt(excess), {excess: (1e-6, 10)}),
     "The larger root of z^2 - (2 + x) z + 1, of the recursion that bounds the iterates where no curvature is below the "
@@ -45,7 +45,7 @@ at.own("products.escape", "How curvature below the level makes the iterates grow
     "arccosh(1 + x), the growth of the Chebyshev polynomial of degree K over K, which is concave in sqrt(x).",
 )
 
-noise = SYMBOLS.symbol("R_y", "norm of the noise of a product of all clients", smooth)
+noise = symbol("R_y", "norm of the noise of a product of all clients", smooth)
 level = sqrt(rho * alpha)
 misses = {"too few products": M * ell**2 / products**2, "noise": products**2 * noise**2 / M}
 quiet = {"noise below the level": ell * noise / level}

@@ -23,13 +23,11 @@ cited = [
 for place, title, locator, text in cited:
     at(place, locator, title)(Uncheckable(text, Reason.CITED), "Cited from the literature.")
 
-log_ratio = SYMBOLS.symbol(
-    "log ratio", "log(2d/omega)/log(2/omega)", latex="\\frac{\\log(2d/\\omega)}{\\log(2/\\omega)}"
-)
+log_ratio = symbol("log ratio", "log(2d/omega)/log(2/omega)", latex="\\frac{\\log(2d/\\omega)}{\\log(2/\\omega)}")
 example = {d: 2, omega: 0.5}
-unsigned = SYMBOLS.symbol("|sum v_i|", "norm of a sum of p random vectors", LOSS / LENGTH, latex="\\|\\sum_i v_i\\|")
-variances = SYMBOLS.symbol("V", "max of the sum of the squared scales and b", (LOSS / LENGTH) ** 2)
-failing = SYMBOLS.symbol("p", "probability that a bound fails")
+unsigned = symbol("|sum v_i|", "norm of a sum of p random vectors", GRADIENT, latex="\\|\\sum_i v_i\\|")
+variances = symbol("V", "max of the sum of the squared scales and b", (LOSS / LENGTH) ** 2)
+failing = symbol("p", "probability that a bound fails")
 by_tail, point = C * sqrt(variances * log(1 / failing)), {C: 1, variances: 1, iota: 4}
 at("lemma12.root", "Lemma 12, eq. (15)", "Logarithm of a sum with random scales")(
     Identity(unsigned, C * sqrt(variances) * iota, by_tail, {failing: exp(-iota)}, example=point),
@@ -54,8 +52,8 @@ at("cor3", "proof of Corollary 3", "Logarithm in the scale of a sum")(
     ),
 )
 
-sum_scale = SYMBOLS.symbol("zeta_+", "scale of a sum", LOSS / LENGTH, latex="\\zeta_+")
-squares = SYMBOLS.symbol("sum of squares", "sum of the squared scales", (LOSS / LENGTH) ** 2, latex="\\sum_i\\psi_i^2")
+sum_scale = symbol("zeta_+", "scale of a sum", GRADIENT, latex="\\zeta_+")
+squares = symbol("sum of squares", "sum of the squared scales", (LOSS / LENGTH) ** 2, latex="\\sum_i\\psi_i^2")
 at("cor3.scale", "proof of Corollary 3", "Scale of a sum, in the proof")(
     Identity(sum_scale, sqrt(C * log(d) * T * psi), C * sqrt(log(d) * squares), {squares: T * psi**2}),
     "The corollary's own scale, for T equal scales psi.",
@@ -68,9 +66,9 @@ at("cor3.scale", "proof of Corollary 3", "Scale of a sum, in the proof")(
 
 pairs = [2 * k - 9 for k in range(10)]  # sums of nine signs
 sure = Add(*(binomial(9, (9 + v) // 2) for v in pairs if abs(v) >= 1)) / Integer(2) ** 9
-signs = SYMBOLS.symbol("k", "number of matrices", domain=COUNT)
+signs = symbol("k", "number of matrices", domain=COUNT)
 exponent = 1 / (2 * (signs + Rational(1, 3)))  # t = B = 1, sigma^2 = k
-size_probability = SYMBOLS.symbol("Pr", "probability that the sum of k signs is at least 1 in size", latex="\\Pr")
+size_probability = symbol("Pr", "probability that the sum of k signs is at least 1 in size", latex="\\Pr")
 at("lemma14", "Lemma 14", "Matrix Bernstein inequality for a norm")(
     Inequality(sure, exp(-exponent), {signs: (9, 9)}, example={signs: 9}, subject=size_probability),
     "d = 1: nine random signs, B = 1, sigma^2 = k = 9, t = 1; their sum is odd, so at least 1 in size.",
@@ -90,9 +88,9 @@ def least_epsilon(z: Any) -> Any:
     return z**2 / 2 - z * sqrt(2 * log(1 / (1 - delta)))
 
 
-multiplier = SYMBOLS.symbol("z", "sensitivity over noise, Delta_2/sigma_G")
-epsilon_min = SYMBOLS.symbol("epsilon_min", "least privacy loss", latex="\\epsilon_{\\min}")
-order = SYMBOLS.symbol("t", "order of the Renyi divergence, less 1")
+multiplier = symbol("z", "sensitivity over noise, Delta_2/sigma_G")
+epsilon_min = symbol("epsilon_min", "least privacy loss", latex="\\epsilon_{\\min}")
+order = symbol("t", "order of the Renyi divergence, less 1")
 least, printed = least_epsilon(multiplier), multiplier * sqrt(2 * log(Rational(5, 4) / delta))
 box, example = {multiplier: (0.01, 100), delta: (1e-9, 0.5)}, {multiplier: 20, delta: 0.01}
 by_order, best = multiplier**2 / 2 * (1 + order) + log(1 / delta) / order, sqrt(2 * log(1 / delta)) / multiplier
@@ -125,7 +123,7 @@ def at_small_epsilon(where: Any, subject: Any) -> Inequality:
 
 
 of_all = 2 * epsilon * sqrt((1 / c1 + 1 / c2) / log(1 / delta))
-enough_of = SYMBOLS.symbol("epsilon_all", "privacy loss of all releases that is not exceeded", latex="\\epsilon_{all}")
+enough_of = symbol("epsilon_all", "privacy loss of all releases that is not exceeded", latex="\\epsilon_{all}")
 at("thm4.privacy", "Theorem 4, with Algorithm 4, lines 3 and 4", "Privacy of the selection for every epsilon")(
     at_any_epsilon(of_all, (c1, c2)),
     "T gradients of sensitivity 2G/n and T Hessians of 2M sqrt(d)/n, released with the printed noise, are one Gaussian "
@@ -139,7 +137,7 @@ at("thm4.privacy", "Theorem 4, with Algorithm 4, lines 3 and 4", "Privacy of the
 )
 
 of_one = 2 * epsilon / sqrt(c1 * log(1 / delta))
-enough = SYMBOLS.symbol("epsilon_enough", "privacy loss that is not exceeded", latex="\\epsilon_{enough}")
+enough = symbol("epsilon_enough", "privacy loss that is not exceeded", latex="\\epsilon_{enough}")
 at("thm2.privacy", "Theorem 2, with Algorithm 2, line 5", "Privacy of a fresh gradient for every epsilon")(
     at_any_epsilon(of_one, (c1,)),
     "The printed noise makes z = 2 epsilon/sqrt(c_1 log(1/delta)); the theorem asks for epsilon > 0 only.",

@@ -170,7 +170,7 @@ def test_the_rule_of_digits_by_clients():
     spec = mnist_clients.QUICK
     assert decide().verdict == "reproduced"
     assert decide(1.5).verdict == decide(1 / 1.5).verdict == "not reproduced"
-    at_the_margin = [decide(1.2, seed).verdict for seed in range(100)]
+    at_the_margin = [decide(1.2 ** (-1) ** seed, seed).verdict for seed in range(100)]
     assert at_the_margin.count("reproduced") <= 12, "one in twenty is what the rule allows"
     assert decide(gradient=lambda frame: frame["gradient"] ** 10).verdict == "undecided"
     lost = decide(status="DATA_EXHAUSTED")

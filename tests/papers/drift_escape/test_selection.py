@@ -346,12 +346,9 @@ def test_what_does_not_fit_is_refused(change: dict[str, Any], message: str):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"models": [1.0]}, TypeError, r"Expected models=\[1.0\] to be a Tensor"),
         ({"models": torch.zeros(1, 1, DIM).half()}, ValueError, r"Expected models of torch.float16 to be of float32"),
         ({"models": torch.zeros(1, 1, DIM).long()}, ValueError, r"Expected models of torch.int64 to be of float32"),
-        ({"streams": None}, TypeError, r"Expected streams=None to be a Streams"),
         ({"derivatives_of": lambda members: None}, TypeError, r"Expected derivatives_of=None to have mean"),
-        ({"as_printed": "no"}, TypeError, r"Expected as_printed='no' to be True or False"),
         ({"as_printed": True}, ValueError, r"Expected noise_multiplier=0.0 > 0"),
     ],
 )

@@ -194,13 +194,12 @@ at("eq32.hessian", "eq. (36) and (37)", "Change of the Hessian within the ball")
 
 hessian = symbol("h", "curvature at the saddle", curvature, domain=Domain())
 stay = 1 - eta * hessian
-changes, kicks = (
-    [symbol(f"{name}_{k}", meaning, unit, domain=Domain(), latex=f"\\{tex}_{k}") for k in range(start, start + 3)]
-    for name, meaning, unit, tex, start in (
-        ("Delta", "change of curvature", curvature, "Delta", 0),
-        ("kick", "difference of the noises", GRADIENT, "nu", 1),
-    )
-)
+changes = [
+    symbol(f"Delta_{k}", "change of curvature", curvature, domain=Domain(), latex=f"\\Delta_{k}") for k in range(3)
+]
+kicks = [
+    symbol(f"kick_{k}", "difference of the noises", GRADIENT, domain=Domain(), latex=f"\\nu_{k}") for k in (1, 2, 3)
+]
 path = tuple(zip((1, 2, 3), changes, kicks, strict=True))
 differences = [Integer(0)]
 for _, change, kick in path:

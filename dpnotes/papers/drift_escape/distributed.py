@@ -172,17 +172,15 @@ def trusted_server(runs: Runs) -> tuple[Guarantee, ...]:
     Args:
       runs: the result of `distributed_drift_escape`.
     """
-    clients, claims = runs.oracle, []
-    rests = (*assumptions_of(runs.streams), TRUSTED_SERVER)
-    for run_number, own in enumerate(runs.guarantees):
-        budget = float(clients.declared()[run_number])
+    num_clients, rests = runs.oracle.blocks.num_clients, (*assumptions_of(runs.streams), TRUSTED_SERVER)
+
+    def claim(budget: float, own: Guarantee) -> Guarantee:
         if budget == math.inf:
-            claims.append(Guarantee(math.inf, own.delta, Relation.REPLACE_ONE, "no noise", rests, own.not_covered))
-            continue
-        event = Event(math.sqrt(clients.blocks.num_clients * 0.5 / budget), Relation.REPLACE_ONE, FRESH, 1)
-        assumptions = rest_of(rests, own.assumptions)
-        claims.append(account([event], own.delta, assumptions=assumptions, not_covered=own.not_covered))
-    return tuple(claims)
+            return Guarantee(math.inf, own.delta, Relation.REPLACE_ONE, "no noise", rests, own.not_covered)
+        event = Event(math.sqrt(num_clients * 0.5 / budget), Relation.REPLACE_ONE, FRESH, 1)
+        return account([event], own.delta, assumptions=rest_of(rests, own.assumptions), not_covered=own.not_covered)
+
+    return tuple(map(claim, runs.oracle.declared().tolist(), runs.guarantees))
 
 
 def client_table(runs: Runs) -> pd.DataFrame:

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 from specs import changed, frame_of
+from stand_ins import UnitDraws
 
 from dpnotes.experiments import Context
 from dpnotes.experiments.sweeps import Rows, proportion, tabulated
@@ -259,38 +260,21 @@ def test_the_printed_releases_are_less_private_than_claimed_and_the_corrected_on
     assert audit.decide(missed, spec).verdict == "undecided"
 
 
-class GivenNoise:
-    """Streams with given normal numbers, `(runs, calls)`; all other draws come from one key."""
+def path_of(module: Any, data: torch.Tensor) -> torch.Tensor:
+    """Return the oracle's releases for losses `z x^2 / 2 + x` along the path 0, 0.1, ..., 0.4 and back to 0.
 
-    def __init__(self, noise: torch.Tensor) -> None:
-        self.noise, self.streams = noise, Streams.of(0, ["order"] * len(noise))
-        self.keys, self.secret = self.streams.keys, False
-
-    def __len__(self) -> int:
-        return len(self.noise)
-
-    def take(self, index: torch.Tensor) -> "GivenNoise":
-        return GivenNoise(self.noise[index])
-
-    def uniform(self, *args: Any) -> torch.Tensor:
-        return self.streams.uniform(*args)
-
-    def normal(self, purpose: str, call: torch.Tensor, size: int) -> torch.Tensor:
-        return self.noise.gather(1, call[:, None])
-
-
-def path_of(module: Any, data: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-    """Return the oracle's releases for losses `z x^2 / 2 + x` along the path 0, 0.1, ..., 0.4 and back to 0."""
+    Run 0 has no noise, run k one unit of it in release k.
+    """
     problem = CustomProblem(lambda x, z: (z[0] * x.square() / 2 + x).sum(), 1, data[:, None])
+    streams, active = UnitDraws(Streams.of(0, ["order"] * 7), "gaussian mechanism"), torch.ones(7, dtype=torch.bool)
     oracle = module.Spider(
-        DataSetSamples(problem), Gaussian(), 4.0, torch.full((len(noise),), torch.inf, dtype=torch.float64),
+        DataSetSamples(problem), Gaussian(), 4.0, torch.full((7,), torch.inf, dtype=torch.float64),
         module.Refresh.squared_moves(1e9), module.BatchSizes(2, 2), gradient_bound=2.0, smoothness=1.0,
     )  # fmt: skip
-    active = torch.ones(len(noise), dtype=torch.bool)
-    state, released = oracle.init(torch.zeros(len(noise), 1, dtype=torch.float64)), []
+    state, released = oracle.init(torch.zeros(7, 1, dtype=torch.float64)), []
     for point in (0.0, 0.1, 0.2, 0.3, 0.4, 0.0):
-        x = torch.full((len(noise), 1), point, dtype=torch.float64)
-        state, estimate = oracle.estimate(state, x, GivenNoise(noise), active)
+        x = torch.full((7, 1), point, dtype=torch.float64)
+        state, estimate = oracle.estimate(state, x, streams, active)
         assert (estimate.status == 0).all()
         released.append(estimate.gradient[:, 0])
     return torch.stack(released, 1)
@@ -300,14 +284,11 @@ def path_of(module: Any, data: torch.Tensor, noise: torch.Tensor) -> torch.Tenso
 def test_the_oracle_itself_pays_for_the_jump_back():
     def farthest(module: Any) -> float:
         """Return the largest distance that replacing any one example causes."""
-        data, unit = torch.zeros(12, dtype=torch.float64), torch.eye(6, dtype=torch.float64)
-        found = []
+        data, found = torch.zeros(12, dtype=torch.float64), []
         for example in range(12):
             low, high = data.index_fill(0, torch.tensor(example), -1), data.index_fill(0, torch.tensor(example), 1)
-            none = torch.zeros(1, 6, dtype=torch.float64)
-            base = path_of(module, low, none)[0]
-            shift = path_of(module, high, none)[0] - base
-            found.append(GaussianPair(base, shift, path_of(module, low, unit) - base).mu)
+            base, *noisy = path_of(module, low)
+            found.append(GaussianPair(base, path_of(module, high)[0] - base, torch.stack(noisy) - base).mu)
         return max(found)
 
     assert farthest(spider) == pytest.approx(1 / 4, rel=1e-9)

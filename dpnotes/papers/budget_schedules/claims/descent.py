@@ -20,8 +20,7 @@ at(
     Inequality(u * exp(2 * steps), Integer(1), {u: (1e-6, 0.999)}, example={u: 0.01, steps: 3}),
     "f(theta) - f^* = u G^2/(2 mu), at most G^2/(2 mu) by both assumptions; gradient ascent for a time T/mu "
     "multiplies it by at least e^{2T}.",
-    (
-        Severity.PROOF,
+    Severity.PROOF(
         "On the whole space only constant losses satisfy both, and the theorems are about nothing else. A bounded "
         "domain is needed (left by gradient ascent in time, and by the steps, which nothing projects), or clipping, "
         "whose bias Theorem 4.2 does not treat.",
@@ -35,8 +34,7 @@ derivative = SYMBOLS.symbol(
 at("sec4.influence", "Section 4", "Influence as a derivative")(
     Identity(derivative, q[t], diff(R * q[t] * sigma**2, sigma), instances=({t: 1},)),
     "ERUB = gamma^T + R sum_t q_t sigma_t^2, eq. (7).",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "q_t is not the derivative of ERUB by sigma_t, but the coefficient of R sigma_t^2; the derivative is 2 R q_t "
         "sigma_t.",
         2 * R * q[t] * sigma,
@@ -120,8 +118,7 @@ best_steps = SYMBOLS.symbol("T*", "step count", latex="T^*")
 at("eq23.limit", "Theorem 4.3, proof, below eq. (23)", "Surrogate step count for large kappa")(
     Limit(steps_23, kappa, oo, oo, where=by_curvature, example={kappa: 1e6, alpha: 1e-3}, subject=best_steps),
     "The paper says that T suffers from explosion as kappa grows, and changes it to eq. (24) for that reason.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "For fixed alpha the T of eq. (23) falls below 0 once kappa^2 alpha is above about 1, where its own condition "
         "fails and T = 0 is the minimiser; it does not explode.",
         -oo,
@@ -132,7 +129,7 @@ steps_24 = log(1 + ell / alpha) / ell
 at("eq24.limit", "Theorem 4.3, below eq. (24)", "Uniform step count for large kappa")(
     Limit(steps_24, kappa, oo, Integer(0), where=by_curvature, example={kappa: 1e6, alpha: 1e-3}, subject=best_steps),
     "The paper says that eq. (24) converges to 0 as kappa grows.",
-    (Severity.RATE, "The limit is 1/alpha, not 0. (The exact minimiser does go to 0.)", 1 / alpha),
+    Severity.RATE("The limit is 1/alpha, not 0. (The exact minimiser does go to 0.)", 1 / alpha),
 )
 
 far = {kappa: (2, 1), alpha: (0.1, -1)}
@@ -171,8 +168,7 @@ by_omega = {alpha: ell / (kappa * (w - 1 + log(w))), **by_rate}
 at("thm4.3.minimum", "eq. (24), for ERUB_min in eq. (8)", "Step count of the uniform schedule")(
     Optimum(uniform, steps, steps_24, where=by_curvature, example=sharp),
     "Eq. (24) stands for the minimiser of eq. (22) in the proof, and its value is called ERUB_min.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "Eq. (24) does not minimise eq. (22). The minimiser is T = ln(w)/ln(1/gamma) with w + ln w = 1 + "
         "ln(1/gamma)/(alpha kappa) (Wright's omega function); at kappa = 1000, alpha = 1e-4 the bound at (24) is 218 "
         "times the initial error.",
@@ -196,8 +192,7 @@ at("thm4.3.rate", "Theorem 4.3, eq. (8)", "Rate of the uniform schedule")(
         subject=uniform_min,
     ),
     "The exact minimum of eq. (22), by Wright's omega function.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "Eq. (8) is the bound at eq. (24), not its minimum; it holds for kappa^2 alpha << 1 only, so that alpha_0 "
         "depends on kappa.",
         kappa**2 * alpha * log(1 + 1 / (kappa**2 * alpha)),
@@ -233,8 +228,7 @@ at("lemma4.4.gap", "Lemma 4.4, eq. (26)", "What the uniform schedule loses")(
         example=four_influences,
     ),
     "Printed T^2 Var[q_t], written out.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "The right-hand side of eq. (26) should be T^2 Var[sqrt(q_t)], as in the text of the lemma.",
         T**2 * (mean - mean_root**2),
     ),
@@ -274,8 +268,7 @@ at("thm4.5.T", "Theorem 4.5", "Step count of Theorem 4.5")(
         dynamic, steps, 2 * kappa * log(1 + 1 / (kappa * alpha)), where=by_curvature, example={kappa: 1000, alpha: 1e-5}
     ),
     "The theorem says that this T minimises ERUB (up to rounding).",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "The T of Theorem 4.5 is not the minimiser, eq. (27), of its proof: (1 - sqrt(gamma))^2 is about 1/(4 "
         "kappa^2), not 1/kappa. It does no harm while kappa^2 alpha is below 0.001.",
         steps_27,
@@ -331,8 +324,7 @@ flat = SYMBOLS.symbol("kappa", "condition number, 1 allowed", domain=FROM_ONE)
 at("thm4.5.kappa", "Theorem 4.5", "Condition on kappa")(
     Inequality(Integer(0), alpha * (1 - 1 / flat), {flat: (1, 1e3), alpha: (1e-6, 1)}, "<"),
     "Lemma 4.4 needs q_1 = gamma^{T-1} alpha > 0, here at T = 2, while the theorem allows kappa >= 1.",
-    (
-        Severity.EDGE,
+    Severity.EDGE(
         "kappa >= 1 should be kappa > 1: at kappa = 1 the influence of all steps but the last is 0, and the schedule "
         "divides by it.",
         Inequality(Integer(0), alpha * (1 - 1 / kappa), {alpha: (1e-6, 1)}, "<"),
@@ -356,7 +348,7 @@ at("eq12.dynamic", "Section 4.1.3", "Dynamic rate for many examples")(
 at("eq12.regime", "Section 4.1.3", "alpha for many examples")(
     Limit(noise_level, N, oo, oo, subject=alpha),
     "The paper takes N large enough that alpha >> 1.",
-    (Severity.TYPOGRAPHICAL, "alpha >> 1 should be alpha << 1.", Integer(0)),
+    Severity.TYPOGRAPHICAL("alpha >> 1 should be alpha << 1.", Integer(0)),
 )
 at("sec4.1.3.eq8_limit", "Section 4.1.3, stability", "Eq. (8) for large kappa")(
     Limit(kappa**2 / (kappa + 1 / alpha) * log(1 + 1 / (kappa * alpha)), kappa, oo, 1 / alpha),
@@ -365,8 +357,7 @@ at("sec4.1.3.eq8_limit", "Section 4.1.3, stability", "Eq. (8) for large kappa")(
 at("sec4.1.3.uniform_limit", "Section 4.1.3, stability", "Least uniform bound for large kappa")(
     Limit(uniform_least, w, Integer(1), 1 / alpha, subject=uniform_min),
     "For fixed alpha, w + ln w = 1 + ln(1/gamma)/(alpha kappa) falls to 1 as kappa grows.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "The least uniform bound tends to 1, not to 1/alpha: T = 0 already gives 1. Both schedules are Theta(1), and "
         "the dynamic one is not more stable.",
         Integer(1),

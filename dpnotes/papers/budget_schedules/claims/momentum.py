@@ -34,7 +34,7 @@ recursion = (1 - beta) * (beta**2 * g[1] + beta * g[2] + g[3])
 at("eq13", "eq. (13)", "Moving average written out")(
     Identity(average, (1 - beta) * Sum(beta ** (t - i) * g[t], (i, 1, t)), recursion, instances=({t: 3},)),
     "The recursion v_{t+1} = beta v_t + (1 - beta) g_t from v_1 = 0.",
-    (Severity.TYPOGRAPHICAL, "g_t inside the sum should be g_i.", (1 - beta) * Sum(beta ** (t - i) * g[i], (i, 1, t))),
+    Severity.TYPOGRAPHICAL("g_t inside the sum should be g_i.", (1 - beta) * Sum(beta ** (t - i) * g[i], (i, 1, t))),
 )
 at("eq28", "eq. (28)", "Polarisation identity")(
     Identity(
@@ -43,8 +43,7 @@ at("eq28", "eq. (28)", "Polarisation identity")(
         -private_gradient * moving,
     ),
     "One coordinate, with b_t nabla_t written as g_t.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "A factor 1/2 is lost, and with it the theorem: see thm4.6.bound.",
         ((private_gradient - moving) ** 2 - private_gradient**2 - moving**2) / 2,
     ),
@@ -53,8 +52,7 @@ at("thm4.6.slow", "Theorem 4.6", "Contraction with momentum")(
     Inequality((1 - eta0 / (2 * kappa)) ** 2, 1 - eta0 / kappa, example={eta0: 0.5, kappa: 2}),
     "f = mu theta^2/2 without noise, T = 1: the step eta_0/(2M) reduces f by (1 - eta_0/(2 kappa))^2; the hypothesis "
     "on eta_0 holds for small beta. (Lipschitz on a bounded interval, which the run does not leave.)",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "gamma = 1 - eta_0/kappa should be 1 - eta_0/(2 kappa), for the step size eta_0/(2M).",
         1 - eta0 / (2 * kappa),
     ),
@@ -124,8 +122,7 @@ absorbed = SYMBOLS.symbol(
 at("thm4.6.absorbed", "Appendix D.2, first line", "Noise with its scale absorbed")(
     Identity(absorbed, G * sigma**2 / N, (G * sigma / N) ** 2, example={G: 2, sigma: 1, N: 10}),
     "nu_t times C sigma_t/N, where the appendix writes C for G.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "N(0, (C sigma_t^2/N) I) should be N(0, (C sigma_t/N)^2 I), as the lines below have it.",
         (G * sigma / N) ** 2,
     ),
@@ -141,8 +138,7 @@ squared_powers = Sum(beta ** (2 * (t - i)) * noise[i], (i, 1, t))
 at("thm4.6.powers", "Appendix D.2, before the expectation is written out", "Variance of the averaged noise")(
     Identity(averaged, Sum(beta ** (t - i) * noise[i], (i, 1, t)), by_recursion, instances=({t: 3},)),
     "Three independent noises; their sum is multiplied by beta in every step.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "beta^{t-i} E|nu_i|^2 should be beta^{2(t-i)} E|nu_i|^2, in two lines; the next one has it.",
         squared_powers,
     ),
@@ -150,8 +146,7 @@ at("thm4.6.powers", "Appendix D.2, before the expectation is written out", "Vari
 at("thm4.6.index", "Appendix D.2, after the expectation is written out", "Which noise the average is made of")(
     Identity(averaged, Sum(beta ** (2 * (t - i)) * noise[t], (i, 1, t)), by_recursion, instances=({t: 3},)),
     "As above.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "sigma_t^2 inside the sum over i should be sigma_i^2, here and in the line that names U_3; Theorem 4.6 has it.",
         squared_powers,
     ),
@@ -162,8 +157,7 @@ at("thm4.6.bound", "Theorem 4.6, eq. (14)", "Excess risk bound with momentum")(
     momentum_bound(Integer(2), 1 - eta0 / kappa, 1 - eta0 / 4 - A * eta0**2, Rational(1, 2)),
     "The exact excess risk of two steps on f = u M theta^2/2 with noise, 1/kappa <= u <= 1, under the proof's zeta >= "
     "0, beta < gamma. (Lipschitz on a bounded interval, where the run stays but for rare noise.)",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The factor 1/2 lost in eq. (28) makes the theorem false. With the step size eta_0/(2M) it holds with gamma = "
         "1 - eta_0/(2 kappa), R eta_0 alpha U_3 in place of 2 R eta_0 alpha U_3, zeta = 1 - eta_0/2 - A eta_0^2, A = "
         "beta gamma (gamma - beta)^-2 (1 - beta)^-3, eta_0/(4M) in place of eta_0/(2M), and beta < gamma.",
@@ -188,8 +182,7 @@ variance = {variance_constant: eta0**3 * beta * gamma / (2 * M * (1 - beta) ** 3
 at("thm4.6.zeta", "Theorem 4.6", "Coefficient of the momentum effect")(
     Identity(zeta, statement_zeta, proved_zeta, variance, example={beta: 0.1, gamma: 0.9, eta0: 0.5, M: 1}),
     "The zeta of the proof: 1 - eta_0/4, less the constant of Lemma C.6 in units of eta_0/(2M).",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "1/(beta (1 - beta)^3) in the statement should be beta gamma/((gamma - beta)^2 (1 - beta)^3), as in the proof.",
         1 - eta0 / 4 - A * eta0**2,
     ),
@@ -199,8 +192,7 @@ example = {coefficient: A, beta: Rational(9, 10), gamma: Rational(99, 100)}
 at("thm4.6.example", "Section 4.2, below Theorem 4.6", "Step size at beta = 0.9, gamma = 0.99")(
     Identity(step_limit, Rational(98, 100) / M, largest_step, where=example, digits=2),
     "The bound on eta_0 of the theorem.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "At beta = 0.9, gamma = 0.99 the bound is eta_0 <= 0.0030, not 0.98/M; eta_0 has no unit, so that 1/M cannot "
         "stand there.",
         Identity(step_limit, Rational(30, 10000), largest_step, where=example, digits=4),
@@ -212,8 +204,7 @@ sum_of_ratios, apart = Sum(k * ratio**k, (k, 1, T)), (Ne(ratio, 1),)
 at("thm4.6.beta", "Theorem 4.6 and Lemma C.7", "Condition on beta and gamma")(
     Inequality(sum_of_ratios, ratio / (1 - ratio) ** 2, conditions=apart, instance={T: 8}, example={ratio: 2}),
     "Lemma C.7 sums k a^k with a = beta/gamma, where only beta != gamma is asked for.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "beta != gamma should be beta < gamma.",
         Inequality(Sum(k * u**k, (k, 1, T)), u / (1 - u) ** 2, instance={T: 8}),
     ),
@@ -243,8 +234,7 @@ at("lemmaC.7.sum", "Lemma C.7, proof", "Closed form of U_1")(
         example={beta: 0.9},
     ),
     "The sum of k beta^k from t - i to t - 1.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "The sum over j has t - 1 terms beta^t, not a geometric series. The final bound of the lemma holds for beta < "
         "gamma.",
         ((t - i) * beta ** (t - i) + (beta ** (t - i + 1) - beta**t) / (1 - beta) - (t - 1) * beta**t) / (1 - beta),
@@ -260,8 +250,7 @@ at("lemmaC.7.bound", "Lemma C.7", "Sum of the gradient variance")(
 at("lemmaC.7.line", "Lemma C.7, proof", "A line of the proof of Lemma C.7")(
     Inequality(limit, u / ((1 - u) ** 2 * (1 - beta)), gammas, where=by_ratio, example={u: 0.5, gamma: 0.9}),
     "The third line after 'Thus', with a = u.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "The line without the factor 2 is false; the next one, with it, is right.",
         2 * u / ((1 - u) ** 2 * (1 - beta)),
     ),
@@ -279,8 +268,7 @@ example = {beta: 0.5, gamma: 0.9, x: 20}
 at("lemmaC.8.concave", "Lemma C.8, proof", "Concavity of h")(
     Inequality(diff(peak, x, 2), Integer(0), {gamma: (0.02, 0.999)}, example=example, subject=Derivative(peak, (x, 2))),
     "The second derivative.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "h is not concave; it is log-concave, hence unimodal, which is all that the proof needs.",
         Inequality(
             diff(log(peak), x, 2), Integer(0), {gamma: (0.02, 0.999), x: (1, 50)}, subject=Derivative(log(peak), (x, 2))
@@ -292,8 +280,7 @@ factor = (1 - beta) / (1 - beta**x)
 at("lemmaC.8.monotone", "Lemma C.8, proof", "Monotonicity of (1 - beta)/(1 - beta^t)")(
     Inequality(factor, factor.xreplace({x: x + 1}), example={beta: 0.5, x: 1}),
     "The proof says that it increases with t.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "'Increases' should be 'decreases'; the conclusion needs the latter.",
         Inequality(factor, factor.xreplace({x: x + 1}), sense=">="),
     ),
@@ -312,8 +299,7 @@ at("lemmaC.8.second", "Lemma C.8", "After That")(
 at("sec4.2.factor", "Section 4.2", "The momentum factor at the beginning")(
     Inequality(factor, gamma**x, {gamma: (0.01, 0.999), x: (1, 1)}, conditions=(x <= 1,)),
     "The text says that (1 - beta)/(1 - beta^t) is less than gamma^t at the beginning; t = 1.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "gamma^t should be gamma^{t-1}, as in Lemma C.8.",
         Inequality(factor, gamma ** (x - 1), momentum_region, conditions=(before_that, x <= last)),
     ),
@@ -357,8 +343,7 @@ at("thm4.7.constant", "Theorem 4.7, proof", "Constant of the first phase")(
         example={kappa: 10, gamma: 0.98},
     ),
     "ln^2(1 + x) <= x at x = eta_0/(kappa alpha) in the line before.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "4 kappa/gamma should be 8 kappa/gamma; it vanishes in the O, and the constant c of the theorem is not used.",
         8 * kappa / gamma,
     ),
@@ -368,8 +353,7 @@ slow = {gamma: 1 - eta0 / kappa}
 at("thm4.7.contraction", "Theorem 4.7, proof, and Theorem 4.10, proof", "1/(1 - gamma) with momentum")(
     Identity(1 / (1 - gamma), kappa, 1 / (1 - gamma), where=slow, example={kappa: 10, eta0: 0.2}),
     "gamma = 1 - eta_0/kappa in Section 4.2.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "kappa should be kappa/eta_0; then the bound of Theorem 4.10 is alpha R' U_3^g <= alpha_g sigma_g^2/eta_0.",
         kappa / eta0,
     ),
@@ -394,8 +378,7 @@ first = gamma ** (That - 2) * Sum(gamma**t * Sum(beta ** (2 * (t - i)) * noise[i
 at("thm4.8.V1", "Theorem 4.8, proof", "First part of the noise variance")(
     Identity(term, gamma ** (2 * That - 3) * first_inner, first, instances=({That: 2}, {That: 3})),
     "Geometric sums, exchanged.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "The exponent 2 That - 3 should be 2 That - 1, here and in the following line; the inequality after them has "
         "the right power.",
         gamma ** (2 * That - 1) * first_inner,
@@ -421,8 +404,7 @@ example = {beta: 0.5, gamma: 0.9, That: 7, T: 20, i: 10}
 at("thm4.8.c2", "Theorem 4.8, proof", "Constant of the late influence")(
     Inequality(late, printed_tail, influences, conditions=(beta < gamma, That < i, i <= T), example=example),
     "The exact late influence in the line before, for That < i <= T.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "c_2 = gamma^{2 That}/(gamma - beta^2) should be gamma^{That}/(gamma - beta^2); as printed, q_t is no upper "
         "bound.",
         correct_tail,
@@ -435,8 +417,7 @@ at("thm4.8.alpha", "Theorem 4.8, and its proof", "Factor alpha' where T > That")
     Identity(of_phase, 2 * eta0 * alpha / (gamma * (1 - gamma * beta**2)), 2 * eta0 * late_constant * alpha),
     "The theorem defines alpha' = 2 eta_0 alpha/(gamma (1 - gamma beta^2)), and its proof alpha' = 2 eta_0 c_2 alpha "
     "(with the corrected c_2), for the phase in which alpha' is used.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "alpha' is defined twice and differently. The theorem does not use its own, which is 2 eta_0 gamma c_1 alpha "
         "of the branch T <= That; the proof's is the one that its bound is made of.",
         2 * eta0 * late_constant * alpha,
@@ -464,8 +445,7 @@ at("thm4.8.indicator", "Theorem 4.8", "Which influence holds when")(
         early, correct_tail, influences, conditions=(beta < gamma, i <= That, That < T), example=example, subject=q_i
     ),
     "The early influence, i <= That < T, against what the indicator of T > That gives it (with the corrected c_2).",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The indicators should be of t <= That and t > That, not of T.",
         Inequality(
             exact_influence(i),
@@ -490,8 +470,7 @@ at("thm4.8.decreasing", "Section 4.2, discussion", "Where the influence is least
     ),
     "The text says that the influence decreases while t <= That. Exact influences of the steps 6 and 7 of T = 20, 7 "
     "<= That.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "Only the majorant q_t decreases up to That; the exact influence may rise before (at beta = 1/2, gamma = 9/10 "
         "and T = 20 from step 4 on, That = 7), so that the preferred noise does not increase up to That.",
         Inequality(
@@ -518,7 +497,7 @@ tail = gamma ** ((That - 1) / Integer(2)) * Sum(gamma ** (-t / Integer(2)), (t, 
 at("thm4.8.late_sum", "Theorem 4.8, proof", "Sum of the late influence")(
     Identity(term, (tail_power - 1) / (1 - sqrt(gamma)), tail, instances=shrinking),
     "A geometric sum, without sqrt(c_2).",
-    (Severity.TYPOGRAPHICAL, "-1 should be -gamma^{-1/2}.", (tail_power - 1 / sqrt(gamma)) / (1 - sqrt(gamma))),
+    Severity.TYPOGRAPHICAL("-1 should be -gamma^{-1/2}.", (tail_power - 1 / sqrt(gamma)) / (1 - sqrt(gamma))),
 )
 
 half = gamma ** ((That - 1) / 2)
@@ -526,8 +505,7 @@ small = kappa * alpha / (kappa * alpha + eta0)  # gamma^{T/2} at the T of Theore
 at("thm4.8.late_value", "Theorem 4.8, proof", "Late influence at the chosen T")(
     Identity(term, (half - (1 - half) * kappa * alpha) / (kappa * alpha + eta0), half - small, instances=({That: 3},)),
     "gamma^{T/2} = kappa alpha/(kappa alpha + eta_0).",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The first term of the numerator should be eta_0 gamma^{(That-1)/2}.",
         (eta0 * half - (1 - half) * kappa * alpha) / (kappa * alpha + eta0),
     ),
@@ -535,5 +513,5 @@ at("thm4.8.late_value", "Theorem 4.8, proof", "Late influence at the chosen T")(
 at("thm4.8.early_value", "Theorem 4.8, proof", "Early influence at the chosen T")(
     Identity(term, 1 / (kappa * alpha + 1), 1 - small),
     "gamma^{T/2} = kappa alpha/(kappa alpha + eta_0).",
-    (Severity.CONSTANT, "1/(kappa alpha + 1) should be eta_0/(kappa alpha + eta_0).", eta0 / (kappa * alpha + eta0)),
+    Severity.CONSTANT("1/(kappa alpha + 1) should be eta_0/(kappa alpha + eta_0).", eta0 / (kappa * alpha + eta0)),
 )

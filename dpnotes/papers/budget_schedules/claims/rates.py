@@ -78,8 +78,7 @@ at("thm4.8.rate", "Theorem 4.8", "Rate of the dynamic schedule with momentum")(
     ),
     "A bound from below on what any schedule and any T make of Theorem 4.6: the exact influence of step t is at least "
     "its own term, gamma^{T-t} (1 - beta)^2. beta = 1/2, eta_0 = 1/5.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "A factor kappa is hidden in the O. With the best schedule and T, the bound of Theorem 4.6 is of the order "
         "kappa^2 alpha/(kappa^2 alpha + eta_0); kappa alpha in place of kappa^2 alpha is too small by a factor of the "
         "order kappa where kappa^2 alpha is small.",
@@ -130,8 +129,7 @@ at("thm4.10", "Theorem 4.10", "Excess risk of stochastic gradients with momentum
         subject=SYMBOLS.symbol("alpha R' U_3^g", "share of the stochastic gradient in the bound"),
     ),
     "U_3 at the constant sigma_g/G, R' = 1, gamma = 1 - eta_0/kappa.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "alpha_g sigma_g^2 should be alpha_g sigma_g^2/eta_0, as 1/(1 - gamma) is kappa/eta_0 with momentum.",
         level * sigma_g**2 / eta0,
     ),
@@ -155,8 +153,7 @@ at("thm4.9.conclusions", "Section 4.3, below Theorem 4.10", "What stochastic gra
     "schedule, so that its conclusions remain the same. Here the variance of a mean of n gradients, sigma_g^2 D/n, at "
     "n = N sqrt(R), goes through the same recursion: D kappa sigma_g^2/(2 M n), at D = mu = sigma_g = 1, an initial "
     "gap of 1, R = 2/5, and N to infinity.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "With a sampling error of the order 1/sqrt(n) the term is D/(N sqrt(R)), which dominates D/(N^2 R), and even D "
         "ln(N)/(N^2 R): at this batch size the bounds of both schedules are the same up to constants, and the "
         "advantage of the dynamic one is lost in it.",

@@ -109,8 +109,7 @@ row(
 at("table1.momentum_schedule", "Table 1, Momentum+zCDP, dynamic", "Momentum+zCDP, dynamic: schedule for t > That")(
     Ratio(schedule, gamma ** ((steps - x) / 2) / R, {steps: (10, 1), x: (1, 1)}, "O", **growing),
     "Lemma 4.4 with influences that grow like gamma^{T-t}; gamma = 9/10, R = 2/5.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "sigma_t^2 goes like 1/sqrt(q_t): the exponents should be -(T + t)/2 for t <= That and (t - T)/2 for t > "
         "That. The shape as printed is the reciprocal one, with most noise where it harms most. Lemma 4.4, which the "
         "row stands for, has it right, and the bound of the row is that of the right shape.",
@@ -157,8 +156,7 @@ def probable(place: str, title: str, locator: str, logs: sympy.Expr, *, tilde: b
         Rate(risk, printed, terms, tilde=tilde),
         "Eq. (15) without the 1/N under its first root (see its erratum), and the excess risk of the schedule with "
         "budget R/ln(1/p), kappa left out as the paper does.",
-        (
-            Severity.CONSTANT,
+        Severity.CONSTANT(
             "Inherits the erratum of Theorem 4.11, which is where the rate is lost: because of the 1/N in eq. (15), "
             "the first term is too small by a factor sqrt(N): it should be G^2/(mu N) "
             f"sqrt({'D ln(N) ln(1/p)' if logs != 1 else 'D ln(1/p)'}/R).",
@@ -201,8 +199,7 @@ def stable(place: str, title: str, logs: sympy.Expr) -> None:
     at(f"table2.stability_{place}", f"Table 2, uniform stability, {title}", title)(
         Rate(bare_risk, terms["empirical risk"], terms),
         "TER <= EER + G^2 eta T/N with eta = 1/M, T of the order ln(N^2 R/D), M = G = 1.",
-        (
-            Severity.CONSTANT,
+        Severity.CONSTANT(
             "Inherits the term that Section 4.4 drops below Theorem 4.14 (sec4.4.dropped), which is where the rate is "
             "lost: ln(N^2 R/D)/N must be added; it is not constant, and it dominates for large N.",
             D * logs / (horizon**2 * R) + log_T / horizon,

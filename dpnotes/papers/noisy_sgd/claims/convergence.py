@@ -40,8 +40,7 @@ at("sec3.2.noise", "Section 3.2", "The noise is large compared with the gradient
         subject=norm_of_noise,
     ),
     "Delta of Theorem 3.3 at T = w epsilon n^2/(c_1 B^2), the window of epsilon; C bounds the gradients.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The norm of the noise is C sqrt(d) times sqrt(T log(1/delta))/(n epsilon), a factor that may be as small as "
         "sqrt(log(1/delta)/epsilon)/B (up to constants). With a large batch the noise is smaller than the gradients. "
         "The analysis only needs Delta^2 >= sigma^2/B (up to logarithms).",
@@ -72,8 +71,7 @@ at("sec3.2.iterations", "Section 3.2", "Iterations, against the variance of the 
     ),
     "The descent of Theorem 3.4 at a total variance of sigma^2/B + d Delta^2, with Delta^2 >= sigma^2/B; B = 1, as in "
     "the comparison with Jin et al.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "Inherits the erratum of Theorem 1.1 (thm1.1.calls): 'we don't lose the d factor' is not so, it hides in the "
         "variance of the noise that the theorem asks for.",
         d * sigma**2 / alpha**4,
@@ -111,8 +109,7 @@ at("sec3.2.decrease", "Section 3.2, proof sketch", "Large gradients: decrease af
         example={eta: 0.01, alpha: 0.1, rho: 1, c_F: 1},
     ),
     "The computed decrease eta alpha^2/4, against the decrease F of escaping.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "One iteration at a large gradient decreases the objective by eta alpha^2/4, the share of F that falls to one "
         "of the I iterations of an escape, not by F.",
         Inequality(
@@ -171,8 +168,7 @@ at("sec3.2.growth", "Section 3.2, proof sketch", "Growth that reaches the bounda
         order="Theta",
     ),
     "Lemma B.11: noise accumulates to (1 + eta gamma)^I Delta sqrt(eta/gamma).",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "exp(I eta sqrt(rho alpha)) = Theta(R) compares a number with a length; the scale of the noise is missing: R "
         "over Delta sqrt(eta/gamma). The logarithm, and so I, then depends on Delta, eta and gamma.",
         radius * sqrt(gamma / eta) / Delta,
@@ -203,8 +199,7 @@ at("thm3.4.noise", "Theorem 3.4", "Noise without Assumption B")(
     Rate(Delta, sigma / sqrt(B), {"Delta": Delta}, (Delta,), chebyshev, order="Omega"),
     "The theorem claims only Assumption A. Without Assumption B, Appendix C needs delta_t Delta^2 >= sigma^2/B (Lemma "
     "C.2), with delta_t = delta/T (Theorem B.13).",
-    (
-        Severity.PROOF,
+    Severity.PROOF(
         "Theorem 3.4 assumes only A and Delta^2 >= sigma^2/B. Its proof in Appendix B uses Assumption B, and the one "
         "in Appendix C needs Delta^2 >= sigma^2 T/(B delta), more by the factor T/delta.",
         sigma * sqrt(T / (B * delta)),
@@ -222,8 +217,7 @@ of_f = sqrt(L * f_max) * dimension_rate
 at("thm3.5.alpha", "Theorem 3.5", "Accuracy: dependence on f_max")(
     best_accuracy(f_max * dimension_rate, bound, regime={**small_sigma, **data}, normalised=(L, rho, ell)),
     f"{lengthy} C = sqrt(L f_max) + sigma, up to logarithms; here sigma <= sqrt(L f_max).",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "alpha^2 is proportional to f_max, not alpha: the exponent of the f_max that is displayed should be 1/2, "
         "alpha = sqrt(L f_max) d^{1/4}/sqrt(n epsilon); f_max is no gradient. The O with a tilde hides powers of L, "
         "rho and f_max (Section 3), so that what it says of n, d and epsilon is not contradicted.",
@@ -238,8 +232,7 @@ all_data = {"sigma sqrt(d) <= sqrt(L f_max) n epsilon": sigma * sqrt(d) / (sqrt(
 at("thm3.5.sigma", "Theorem 3.5", "Accuracy: dependence on sigma")(
     best_accuracy(f_max * dimension_rate, bound, normalised=(L, rho, f_max, ell)),
     f"{lengthy} C = sqrt(L f_max) + sigma, up to logarithms; sigma is not among what the tilde hides.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "The gradient bound C contains sigma sqrt(log(nT)), and alpha is proportional to sqrt(C): for sigma above "
         "sqrt(L f_max) the rate is sigma^{1/2} (L f_max d)^{1/4}/sqrt(n epsilon). The theorem (and Theorem 1.1) "
         "states no sigma.",
@@ -272,8 +265,7 @@ subject = SYMBOLS.symbol("T", "number of iterations")
 at("thm3.5.T", "Theorem 3.5, proof", "Number of iterations in the proof")(
     Rate(subject, L * f_max * noise_variance / alpha**4, {"iterations": T}, (T, eta), steps, order="Theta"),
     "T = 64 f_max/(eta alpha^2) at the largest step size of Definition B.1.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The 1 of 1 + variance in the step size (alpha^2 in a homogeneous form) is dropped: where the variance is "
         "below alpha^2 the step size is 1/L, and T is L f_max/alpha^2.",
         L * f_max * (alpha**2 + noise_variance) / alpha**4,
@@ -292,8 +284,7 @@ at("sec3.4.n", "Section 3.4", "Number of examples for the selection")(
     selection(1 / (epsilon * f_max**2 * sqrt(d)), f_max * dimension_rate, C, normalised=(L, rho, C), tilde=True),
     "Laplace noise C/(n epsilon) at most alpha, and L/(n epsilon) at most sqrt(rho alpha), with alpha as printed in "
     "Theorem 3.5.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "The printed size covers the gradient norm only; the eigenvalue needs n epsilon >= L^{4/3}/(rho^{2/3} "
         "f_max^{2/3} d^{1/6}) even with the printed alpha. With the corrected alpha and C = sqrt(L f_max), both "
         "together: 1/(epsilon sqrt(d)) + L/(epsilon rho^{2/3} f_max^{1/3} d^{1/6}). (The selection finds an "
@@ -315,8 +306,7 @@ at("sec3.4.sensitivity", "Section 3.4", "Sensitivity of the gradient norm")(
     Inequality(shares * C / n, C / n, example=example, subject=change),
     "One of n examples is replaced, its gradients of norms u C and v C may point in opposite directions; adding one "
     "to n - 1 moves the mean as far.",
-    (
-        Severity.PRIVACY,
+    Severity.PRIVACY(
         "The sensitivity of |grad f| is 2 C/n, whether an example is replaced or added.",
         2 * C / n,
         Breach(1, 0, 0.39, "one gradient norm with the printed noise Lap(C/(n epsilon))", SELECTION),
@@ -331,8 +321,7 @@ at("sec3.4.laplace", "Section 3.4", "Scale of the noise of AboveThreshold")(
     Identity(scale, C / (n * epsilon), above_threshold, where=sensitivity, example={C: 1, n: 100, epsilon: 1}),
     "AboveThreshold with noise b/2 on the threshold and b on the queries costs sensitivity/(b/2) + 2 sensitivity/b "
     "(Dwork and Roth, 2014, Theorem 3.23), which is to be epsilon; sensitivity 2 C/n.",
-    (
-        Severity.PRIVACY,
+    Severity.PRIVACY(
         "AboveThreshold needs Laplace noise of scale 4 times the sensitivity over epsilon on each query, and half of "
         "it on the threshold: 8 C/(n epsilon), where the paper has C/(n epsilon). With two quantities the budget is "
         "split once more, and all of it comes on top of (epsilon, 2 delta).",
@@ -357,8 +346,7 @@ at("sec3.4.hessian", "Section 3.4", "Sensitivity of the smallest eigenvalue")(
     "Assumption A says that f is smooth, not each f_i. Take f_1 = +/- n a r^2 (cos(x/r) - 1), a = sqrt(rho sigma/n), r "
     "= a/rho, and 0 for the others: its gradient is at most sigma, as Assumption B asks, f is a-smooth with a "
     "rho-Lipschitz Hessian, and the eigenvalue at 0 is -a for one data set and a for its neighbour.",
-    (
-        Severity.PRIVACY,
+    Severity.PRIVACY(
         "L/n needs smoothness of each f_i, and then is 2 L/n. With Assumptions A and B alone, the eigenvalue may "
         "change by 2 sqrt(rho sigma/n), far above L/n, and at most by 2 sqrt(2 rho s/n), where s is the largest "
         "deviation of a sample's gradient (own.sample; Landau's inequality for the derivatives of the difference).",

@@ -33,8 +33,7 @@ example = {slope: 1, minibatch: 0, noise: 1, eta: 0.1, L: 1}
 at("lemmaB.2.step", "Lemma B.2, proof", "Decrease in one step")(
     Identity(name, eta * slope * (slope + minibatch) - L / 2 * (eta * step) ** 2, fallen, by_step, example=example),
     "One step x - eta (g + zeta + xi) on f = L x^2/2, where the descent lemma is an equality.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "The first line of the proof has the minibatch gradient where the step, which includes the privacy noise xi, "
         "belongs; the next line is right.",
         eta * slope * step - L / 2 * (eta * step) ** 2,
@@ -75,8 +74,7 @@ exact = 2 * Delta**2 / (1 - exp(-2 / d))
 at("lemmaB.4.noise", "Lemma B.4, proof, with Definition 2.2", "The privacy noise is norm-subgaussian")(
     Inequality(exact, d * Delta**2, {Delta: (0.1, 10)}, example={d: 1, Delta: 1}, subject=least),
     "The Gaussian integral of exp(|xi|^2/s), which is to be at most e; for s <= 2 Delta^2 it is infinite.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "That zeta + xi is nSG(sigma_t^2) fails already for the privacy noise alone: N(0, Delta^2 I) is not nSG(d "
         "Delta^2), but nSG((d + 4/3) Delta^2). The constants c of the lemmas have room for it; those of the mean of a "
         "batch, for which Jin et al. (2019) have a log(d) more, are left to the O with a tilde.",
@@ -121,8 +119,7 @@ example = {sigma: 1, B: 4, d: 10, Delta: 2}
 at("defB.6.variance", "Definition B.6", "Noise of the coupled sequences")(
     Identity(name, total, sqrt(Sum(Delta**2, (k, 1, d)) / d), where, instances=({d: 3},), example=example),
     "The noise xi of Algorithm 2: variance Delta^2 in each of d coordinates.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "xi ~ N(0, sigma_t^2 I) should be N(0, Delta^2 I): sigma_t^2 is the sum over all coordinates, with the "
         "minibatch noise, which Definition B.6 adds apart. Lemma B.9 has Delta. (The difference of the iterates at t "
         "+ 1 is printed with those at t, too.)",
@@ -158,8 +155,7 @@ after = SYMBOLS.symbol("xbar_{t+1}", "difference after a step", LENGTH, latex="\
 at("lemmaB.7.step", "Lemma B.7, proof", "Difference after one step")(
     Identity(after, xbar - eta * (zetabar + zetabar) - eta * (g - h), stepped, bars),
     "Two steps of Definition B.6, subtracted.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "The minibatch noise stands twice; one of them should be the privacy noise.",
         xbar - eta * (zetabar + xibar) - eta * (g - h),
     ),
@@ -239,8 +235,7 @@ at("lemmaB.9.dif", "Lemma B.9, proof", "Difference due to the noise, along the e
         instances=({t: 4},),
     ),
     "Four steps from 0 with the noise xi - xi' = 2 <xi, v_1> v_1; xi_k is <xi, v_1> in step k, x = eta gamma.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The factor 2 of xibar = 2 <v_1, xi> v_1, in the line above, is dropped.",
         2 * eta * Sum((1 + small) ** (t - 1 - k) * projected[k], (k, 0, t - 1)),
     ),
@@ -251,8 +246,7 @@ derived = Sum((eta * (1 + small) ** (t - 1 - k) * 2 * Delta) ** 2, (k, 0, t - 1)
 at("lemmaB.9.variance", "Lemma B.9, proof", "Variance of the difference due to the noise")(
     Identity(name, eta * Sum((1 + small) ** k * Delta**2, (k, 0, t - 1)), derived, instances=series),
     "The sum of the variances of eta (1 + x)^{t-1-k} 2 <xi_k, v_1>, x = eta gamma.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "eta should be squared, (1 + eta gamma)^k as well, and the factor 4 of the reflection is missing: 4 eta^2 "
         "Delta^2 alpha_t^2, which is no Delta^2 alpha_t^2 either. It is the variance of the component along v_1, not "
         "of the norm. The bounds of the lemma do have the eta.",
@@ -291,8 +285,7 @@ moves_enough = Inequality(little, Rational(1, 3), conditions=late, subject=name)
 at("lemmaB.9.lower", "Lemma B.9", "The noise moves far enough")(
     Inequality(little, Rational(1, 3), example={small: 0.001, t: 1}, subject=name),
     "A Gaussian of standard deviation 2 eta Delta alpha_t, at any t, as the lemma says; x = eta gamma.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "'For any t' should be t >= 1/(eta gamma): in the first iterations alpha_t is far below beta_t (at t = 1 by "
         "sqrt(eta gamma)). Lemma B.11 uses it at t = I only.",
         moves_enough,
@@ -324,8 +317,7 @@ at("lemmaB.10.quadratic", "Lemma B.10, proof", "Error of the quadratic approxima
         name, 2 * c * c_R * c_I * geometric * Delta * sqrt(ell), eta * escape * 2 * rho * radius * moved, where=SCALES
     ),
     "eta times I terms of at most 2 rho R c beta_t eta Delta sqrt(ell), with R I = c_R c_I/(rho eta).",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "An eta was lost from the first line to the second: 2 c c_R c_I beta_t eta Delta sqrt(log(1/delta_t)), which "
         "the lemma does claim.",
         2 * c * c_R * c_I * geometric * eta * Delta * sqrt(ell),
@@ -342,8 +334,7 @@ at("lemmaB.10.minibatch", "Lemma B.10, proof", "Minibatch noise of the coupled s
         subject=name,
     ),
     "zeta - zeta' of the same batch at two points, of norms u and v times sigma/sqrt(B) and any directions.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "'Each err^sgd is nSG(sigma^2/B)' is meant of each zetabar, which is a difference of two: nSG(4 sigma^2/B). "
         "The constant c of the lemma has room for it.",
         4 * sigma**2 / B,
@@ -354,8 +345,7 @@ name = SYMBOLS.symbol("P", "probability that the bounds hold in all t iterations
 at("lemmaB.10.probability", "Lemma B.10, proof", "Probability of the induction")(
     Identity(name, 1 - t * total, 1 - Sum(delta_t, (k, 1, t)), instances=({t: 3}, {t: 5})),
     "A union bound over t iterations, each of which fails with probability delta_t.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "'At most 1 - t sigma_t' should be 'at least 1 - t delta_t', and the bound on the distance lacks its "
         "sqrt(log(1/delta_t)).",
         1 - t * delta_t,
@@ -380,8 +370,7 @@ at("lemmaB.11.loss", "Lemma B.11", "Loss of a bucket without an escape")(
     ),
     "c eta sigma_t^2 (eta L I + ell) of the descent lemma, at the step size of Corollary B.5, with L = a sqrt(rho "
     "alpha), a >= 1.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The lemma says F/100, its proof F/10, and the step size of Corollary B.5 gives c F. Lemma B.12 needs F/100 "
         "(F/10 in every bucket is more than its escapes gain): the step size has to be smaller by 100 c.",
         c * decrease,
@@ -403,8 +392,7 @@ at("lemmaB.11.size", "Lemma B.11, proof", "The noise moves the coupled iterates 
         subject=closer,
     ),
     "Lemma B.9 as quoted: beta_t eta Delta sqrt(log(1/delta_t))/10, with probability 1 - delta_t.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "Lemma B.9 gives beta_t eta Delta/10, without the logarithm, and not with probability 1 - delta_t, but 2/3. "
         "The errors must then be below beta_t eta Delta/20, see thmB.13.noise.",
         moves_enough,
@@ -437,8 +425,7 @@ at("lemmaB.11.probability", "Lemma B.11", "Probability of an escape")(
     "which w is the share) or a bound fails in one of I >= 2 iterations; half of that. The decrease is at least F at "
     "that t (Corollary B.5), and it loses at most F/100 from there to I (the first part of the lemma); as t is random, "
     "each of the two is needed at every t.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The proof has the decrease F at the first t at which an iterate is far, not at I, and bounds that fail with "
         "probability delta_t at a fixed t. At I it is 0.99 F, with probability at least 1/3 - (5/2) I delta_t. (The "
         "proof's 1/2 - 2 delta_t is for the case that one of the two surely gets far.)",
@@ -497,8 +484,7 @@ at("lemmaC.1.chebyshev", "Lemma C.1, proof", "Chebyshev's inequality with a rand
     "large, sigma/sqrt(B delta_t), with probability delta_t, else 0, and gradients that grow by a large factor until "
     "it strikes: the last gradient is nearly all of S, and the bound fails once the noise strikes in one of t "
     "iterations.",
-    (
-        Severity.PROOF,
+    Severity.PROOF(
         "With the sum as it turns out the failure is up to t delta_t, not delta_t, and no more: the cross term is at "
         "most sqrt(S) times the root of the sum of the squared noises (Cauchy and Schwarz, Markov). The condition "
         "would be d Delta^2 > t sigma^2/(delta_t B). Nothing is known to break: on a smooth objective gradients cannot "
@@ -512,8 +498,7 @@ example = {sigma: 1, B: 100, delta_t: 0.01, d: 10, Delta: 1}
 at("lemmaC.1.condition", "Lemma C.1, proof, last line", "Condition on the noise, as it is used")(
     Identity(name, d * Delta**2 / (delta_t * B), sigma**2 / B / delta_t, example=example),
     "Markov's inequality for the mean square sigma^2/B of the minibatch noise.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "'using d Delta^2/(delta_t B)' should be 'using d Delta^2 > sigma^2/(delta_t B)', the condition of the lemma. "
         "(Lemma C.2 argues 'by B', which Appendix C does not assume.)",
         sigma**2 / (delta_t * B),

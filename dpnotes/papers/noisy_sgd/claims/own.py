@@ -51,8 +51,7 @@ at("lemmaC.2.noise", "Lemma C.2", "Noise for escaping without Assumption B")(
 at("appC.iterations", "Appendix C, with Theorem 3.4", "Number of iterations without Assumption B")(
     enough_iterations(64 * f_max / (eta * alpha**2), 16, example={f_max: 1, eta: 0.01, alpha: 0.1}),
     "The argument of Lemma B.3 with the eta/16 of Lemma C.1 in place of the eta/8 of Lemma B.2.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "Lemma C.1 has eta/16 where Lemma B.2 has eta/8, so that T must be 128 f_max/(eta alpha^2): with 64, the "
         "decrease is f_max and nothing is left for the noise.",
         enough_iterations(128 * f_max / (eta * alpha**2), 16),
@@ -63,8 +62,7 @@ accuracy = sqrt(C) * (L * f_max * d) ** Rational(1, 4) / sqrt(n * epsilon)
 at("appC.alpha", "Appendix C, introduction", "Accuracy without Assumption B")(
     best_accuracy(accuracy, C, constraints=chebyshev, normalised=(ell,)),
     "Theorem 3.5 for a given C, with Delta^2 >= sigma^2/(B delta_t), delta_t = delta/T, as Lemma C.2 needs.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "No larger Delta gives 'the same value of alpha': T is proportional to "
         "Delta^2, so that Delta cancels in Delta^2 >= sigma^2 T/(B delta), and no Delta is large enough unless "
         "alpha^4 >= sigma^2 L f_max d/(B delta). It is the batch that has to be large, B >= sigma^2 L f_max d/(delta "

@@ -24,8 +24,7 @@ sizes = ({d: 3, B: 2}, {d: 1, B: 4})
 at("defB.1.variance", "Definition B.1", "Total noise")(
     Identity(total, noise_variance, variance, instances=sizes),
     "The root of the summed variances: B gradients in the mean of a batch, and d coordinates of the noise.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "sigma_t = sigma^2/B + d Delta^2 should be sigma_t^2 = ..., as in Section 3.2. Read literally, the step size "
         "falls like Delta^-4.",
         sqrt(noise_variance),
@@ -51,8 +50,7 @@ at("defB.1.eta", "Definition B.1", "Step size")(
     parameters(Min(alpha**2 / (L * (1 + total**2)), f_max / (L * total**2))),
     "Lemma B.3 (descent, noise, concentration), eta < 1/L of Lemma B.2, and the condition of Corollary B.5 where L >= "
     "sqrt(rho alpha), up to a logarithm.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "1 + sigma_t^2 adds a number to a squared gradient: for alpha > 1 and little noise the step size exceeds 1/L; "
         "alpha^2 in place of 1 repairs both. The second branch has an L too many and its logarithm on the wrong side: "
         "f_max/(sigma_t^2 log(1/delta_t)), see Lemma B.3.",
@@ -95,8 +93,7 @@ at("defB.1.constants", "Definition B.1 and the proofs of B.5, B.8 to B.12", "The
     "B.12 needs T eta alpha^2/f_max > 10 c_I/c_F, B.5 needs c_F <= c_R^2/(2 c c_I) with the c of Lemma B.4, which is "
     "at least 16 by its proof; B.10 with B.11 needs 2 c c_R c_I <= 1/20 with the c of Lemma B.9, at least 1; B.8, and "
     "with it B.9, needs I >= 2/(eta gamma), that is c_I >= 2.",
-    (
-        Severity.PROOF,
+    Severity.PROOF(
         "c_I, c_R and c_F cannot be chosen as the proofs ask with T = 64 f_max/(eta alpha^2): together they give "
         "c_I^4 <= 0.002 (for constants c of 1), but escaping takes c_I >= 2, and in fact a logarithm. T must be "
         "longer by a factor of about c_I^4, that is polylogarithmically.",
@@ -106,8 +103,7 @@ at("defB.1.constants", "Definition B.1 and the proofs of B.5, B.8 to B.12", "The
 at("defB.1.growth", "Appendix B, choice of parameters", "Growth along the escaping direction")(
     Ratio(log(1 + small), 1 / small, {small: (0.1, -1)}, example={small: 0.001}),
     "ln(1 + x) for the exponent per iteration, x = eta gamma; the text has e^{t/(eta gamma)}.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "(1 + eta gamma)^t is about e^{t eta gamma}, not e^{t/(eta gamma)}; the boundary is reached after "
         "log(R/scale)/(eta gamma) iterations, not (t log R)/(eta gamma).",
         small,
@@ -133,8 +129,7 @@ example = {eta: 0.1, gamma: 1}
 at("defB.1.step_growth", "Appendix B, choice of parameters", "Growth along the escaping direction in one iteration")(
     Identity(factor, 1 + eta * gamma, 1 - eta * slope_of / position, where={eigenvalue: -gamma}, example=example),
     "By the text's own update, x - eta 2 H x, for f = x^T H x with the eigenvalue -gamma of H.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "For f = x^T H x the factor is 1 + 2 eta gamma, as the text says two paragraphs above; 1 + eta gamma, which "
         "all lemmas have, belongs to f = x^T H x/2, where -gamma is an eigenvalue of the Hessian.",
         1 + 2 * eta * gamma,
@@ -163,8 +158,7 @@ at("lemmaB.3.second", "Lemma B.3, proof", "Second condition on the step size")(
     Crossover(second_part, alpha**2 / 2, eta, f_max * ell / (2 * c * total**2 * L)),
     "The second part of the noise, 64 c sigma_t^2 ell/T at T = 64 f_max/(eta alpha^2), is to be at most alpha^2/2; "
     "ell = ln(1/delta_t).",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "f_max log(1/delta_t)/(2 c sigma_t^2 L) should be f_max/(2 c sigma_t^2 log(1/delta_t)): the logarithm is on "
         "the wrong side, and the L does not belong there. Definition B.1 inherits it.",
         f_max / (2 * c * total**2 * ell),
@@ -187,8 +181,7 @@ needed = sqrt(alpha**3 / rho) * eta / (eta * sqrt(rho * alpha))  # F eta I
 at("corB.5.distance", "Corollary B.5", "Distance after which the objective has decreased")(
     Rate(distance, sqrt(alpha / rho), {"squared distance": distance}, (distance,), {"decrease": needed / distance}),
     "Lemma B.4: a distance r within I iterations costs r^2/(c eta I), up to noise, which is to be F.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "|x - x_0|^2 >= R should be |x - x_0| >= R: a squared length is compared with a length. (And the right-hand "
         "side in the proof is to be at least F, not at most.)",
         alpha / rho,
@@ -204,8 +197,7 @@ at("lemmaB.12.share", "Lemma B.12, proof", "Share of the buckets that decrease t
     ),
     "At least a quarter of the buckets have a saddle point, half of these are not adjacent, a third of these escape, "
     "w times as many in all; every bucket may lose F/100 (Lemma B.11).",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "1/10 should be at most 1/24 - 1/100 = 19/600, about 1/32, even if exactly a third of the escapes succeed. T "
         "is then longer by the factor 3.2.",
         Rational(19, 600),
@@ -224,8 +216,7 @@ at("lemmaB.12.probability", "Lemma B.12, with its proof", "Probability that enou
     ),
     "Each bucket with a saddle point escapes with probability 1/3 (Lemma B.11), here independently: none of k does "
     "with (2/3)^k, which does not depend on delta_t.",
-    (
-        Severity.PROOF,
+    Severity.PROOF(
         "The chance of 1/3 for a bucket becomes 1 - T delta_t for a share of all of them without a step of "
         "concentration, and no least number of buckets is asked for: of 8, none escapes with probability 0.039. One in "
         "k escapes where k >= log(1/(T delta_t))/log(3/2); one in six of k does with probability 1 - exp(-k/18), by "
@@ -245,8 +236,7 @@ buckets = SYMBOLS.symbol("T/I", "number of buckets", latex="T/\\mathcal{I}")
 at("lemmaB.12.buckets", "Lemma B.12, proof", "Number of buckets")(
     Identity(buckets, 64 * f_max * sqrt(rho * alpha) / c_I, T / escape, where=SCALES),
     "T and I of Definition B.1.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "64 f_max sqrt(rho alpha)/c_I should be divided by alpha^2: 64 f_max sqrt(rho)/(c_I alpha^{3/2}).",
         64 * f_max * sqrt(rho) / (c_I * alpha ** Rational(3, 2)),
     ),
@@ -264,8 +254,7 @@ at("thmB.13.noise", "Theorem B.13, and Lemmas B.10 and B.11", "Privacy noise aga
     Rate(Delta, sigma / sqrt(B), {"Delta": Delta}, (Delta,), error, order="Omega"),
     "B.11 needs the minibatch error below the difference of the coupled iterates: eta sigma beta sqrt(log/B) (B.10) "
     "against beta eta Delta/10 (B.9), without a logarithm.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "At Delta^2 = sigma^2/B the minibatch error is as large as the difference that escapes. Lemma B.11 quotes B.9 "
         "with a logarithm and B.10 without its constant; Delta^2 >= K log(1/delta_t) sigma^2/B with a large K is "
         "needed.",

@@ -61,8 +61,7 @@ at("thm1.1.calls", "Theorem 1.1", "Number of stochastic gradients, informally")(
     calls(sigma**2 / alpha**4, normalised=(L, rho, f_max, ell)),
     "T B of Theorem 3.5, of which T is f_max/(eta alpha^2), the step size is at most alpha^2 over L times the "
     "variance, and Delta^2 is at least sigma^2/B.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "T B is at least 64 L f_max (sigma^2/B + d Delta^2) B/(c_eta alpha^4), and Delta^2 >= sigma^2/B makes that d "
         "sigma^2/alpha^4 and more: the factor d is not avoided, it hides in the variance of the noise. The window of "
         "epsilon, T >= epsilon n^2/B^2, with T >= L f_max/alpha^2 asks for n sqrt(epsilon L f_max)/alpha, even at the "
@@ -122,8 +121,7 @@ at("lemma3.2.bound", "Lemma 3.2", "Bound of the gradients")(
     bounded_gradients,
     "Lemma B.2 for all t <= T at the step size of Definition B.1, |grad f|^2 <= 2 L (f - f*), and the spread of "
     "samples under Assumption B; ell = ln(T/delta), c is the constant of Lemma B.2.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "L sqrt(log(T/delta)) and sqrt(sigma log(1/delta)) are no gradients: the bound is not homogeneous, and "
         "changes when lengths are measured in other units. In its place, at the step size of Definition B.1, sqrt(2 L "
         "f_max (1 + 64 c c_eta)) + alpha sqrt(2 c c_eta log(T/delta)) + sigma sqrt(log(1 + (e-1) n)) holds, and "
@@ -138,8 +136,7 @@ at("lemma3.2.step", "Lemma 3.2 and Theorem 3.3", "Step size of the gradient boun
     Choice({eta: 1 / (sigma * sqrt(T))}, objective_noise, f_max),
     "The second of the two step sizes; the first is 1/L. The noise adds eta^2 L T times the variance to the objective "
     "(Lemma B.2), which may be of the order f_max.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "1/(sigma sqrt(T)) is no step size unless lengths are normalised. Homogeneous, and enough to keep the "
         "objective within O(f_max): sqrt(f_max/(L T)) over the root of the total noise variance, which includes the "
         "privacy noise.",
@@ -164,8 +161,7 @@ at("lemma3.2.noise", "Lemma 3.2, as used in Theorem 3.3", "The gradient bound an
     ),
     "f_i = L |x|^2/2 + <a_i, x> with eta = 1/L = 1/(sigma sqrt(T)), which the lemma allows: after one step the "
     "gradient is minus the last noise (and the a_i), whose mean square is d Delta^2; Delta of Theorem 3.3.",
-    (
-        Severity.PROOF,
+    Severity.PROOF(
         "Neither the step size nor the bound of Lemma 3.2 knows the privacy noise Delta, but Theorem 3.3 uses it for "
         "Algorithm 2, which adds that noise. At eta = 1/L on a quadratic, gradients are as large as Delta sqrt(d), "
         "above C as soon as d T log(1/delta) > (n epsilon)^2 (up to constants): then P(E) is about 0, not 1 - delta, "
@@ -203,8 +199,7 @@ at("lemma3.2.probability", "Lemma 3.2, as used in Theorem 3.3", "Probability tha
     "f = L |x|^2/2 from its minimum, in 100 dimensions: at eta = 1/L the gradient is minus the last noise, so that "
     "|grad f(x_t)|^2/Delta^2 has a chi-squared law, independently in each of T - 1 iterations; Delta of Theorem 3.3. "
     "(In the example the window of epsilon is met by B = 100, c_1 = 1.)",
-    (
-        Severity.PROOF,
+    Severity.PROOF(
         "See lemma3.2.noise: at the step sizes that the lemma allows a large gradient may be certain. At those of "
         "Theorem 3.5, the stationary gradient on this quadratic exceeds alpha sqrt(log(1/delta_t)) with probability "
         "delta_t at most.",
@@ -249,8 +244,7 @@ at("thm3.3.privacy", "Theorem 3.3, with its proof", "Privacy without clipping, a
     "The proof's two facts: Algorithm 1 is (epsilon, delta)-DP, and for each data set the two algorithms differ with "
     "probability at most delta. K = e^epsilon; the event has probabilities q and p with clipping, at most u more "
     "under D and v less under D' without.",
-    (
-        Severity.PROOF,
+    Severity.PROOF(
         "Conditioning on the event that no gradient is large is not privacy conditioned on it. The two facts give "
         "(epsilon, delta + (1 + e^epsilon) delta), and no better: (0.61, 0.20) is (ln 3, 0.01)-DP, and moving 0.01 on "
         "each side gives 0.62 - 3 * 0.19 = 0.05, not 0.02. (epsilon, 2 delta) can be saved by an event of the "
@@ -266,8 +260,7 @@ printed_noise, correct_noise = (c_2 * bound * sqrt(T * log_delta) / (n * epsilon
 at("thm3.3.noise", "Theorem 3.3", "Noise without clipping")(
     Identity(Delta, printed_noise, multiplier * C / B, where={**sampled, C: correct_c}),
     "The noise of Theorem 3.1 with the gradient bound in place of the clipping threshold.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "As in Lemma 3.2, the printed C is not homogeneous, and it does not cover the noise itself.",
         correct_noise,
     ),
@@ -278,8 +271,7 @@ at("thm3.5.privacy", "Theorem 3.5, proof", "Privacy in the proof of Theorem 3.5"
     Inequality(one_sided, delta, failures, conditions=known[:3], example=tight, subject=hockey_stick),
     "The proof says (epsilon, delta), of Algorithm 2, by Theorem 3.3; even the transcript argument adds the "
     "probability u of a large gradient.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "(epsilon, delta) should be (epsilon, 2 delta), as in Theorem 3.3 and in the statement of Theorem 3.5.",
         Inequality(one_sided, 2 * delta, failures, where=facts),
     ),

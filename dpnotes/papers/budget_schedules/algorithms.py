@@ -9,7 +9,7 @@ of step t.
 """
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,8 +111,9 @@ def private_gradient_descent(
     else:
         plan = noise
     validate.same_length(x=x, noise=plan.budget, streams=streams)
-    oracle = ClippedGradient(problem, clip, plan, how.pop("relation", Relation.ZERO_OUT))
-    return run(Descent(step_size, momentum), oracle, x, streams, delta=delta, max_steps=max_steps, **how)
+    given: Any = how
+    oracle = ClippedGradient(problem, clip, plan, given.pop("relation", Relation.ZERO_OUT))
+    return run(Descent(step_size, momentum), oracle, x, streams, delta=delta, max_steps=max_steps, **given)
 
 
 def bytes_per_run(problem: TwoLayerNetwork) -> int:

@@ -501,8 +501,8 @@ def test_no_formula_is_taken_to_pieces():
     assert broken_group(sympy.latex(name)), "control"
 
 
-@pytest.mark.slow
 def test_the_page_of_errata_is_current():
+    """The page has the evidence of every verdict: the counterexamples, and what is lost."""
     with Verdicts() as known:
         cards = [papers.paper(key) for key in papers.PAPERS]
         current = errata.page(cards, papers.claims(), known, dpnotes.__version__)

@@ -4,6 +4,7 @@ from sympy import Derivative, Integer, LambertW, Sum, diff, exp, log, oo, sqrt
 
 from dpnotes.papers.budget_schedules import calculators
 from dpnotes.papers.budget_schedules.notation import *
+from dpnotes.papers.budget_schedules.notation import symbol
 from dpnotes.theory.asymptotics import Limit, Ratio
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
@@ -28,9 +29,7 @@ at(
     ),
 )
 
-derivative = SYMBOLS.symbol(
-    "dERUB/dsigma_t", "derivative of the excess risk bound", latex="\\partial ERUB/\\partial\\sigma_t"
-)
+derivative = symbol("dERUB/dsigma_t", "derivative of the excess risk bound", latex="\\partial ERUB/\\partial\\sigma_t")
 at("sec4.influence", "Section 4", "Influence as a derivative")(
     Identity(derivative, q[t], diff(R * q[t] * sigma**2, sigma), instances=({t: 1},)),
     "ERUB = gamma^T + R sum_t q_t sigma_t^2, eq. (7).",
@@ -57,7 +56,7 @@ at("thm4.2.rate", "Theorem 4.2, proof, and eq. (6)", "Contraction of one step")(
     "Smoothness and the Polyak-Lojasiewicz condition at eta = 1/M.",
 )
 
-risk = SYMBOLS.symbol("E", "excess risk bound")
+risk = symbol("E", "excess risk bound")
 bound = gamma**T + R * Sum(gamma ** (T - t) * alpha * noise[t], (t, 1, T))
 recursion = Integer(1)
 for step in (1, 2, 3):
@@ -68,7 +67,7 @@ at("thm4.2.recursion", "Theorem 4.2, eq. (7)", "Excess risk bound")(
     calculation=calculators.CURVE,
 )
 
-propagated = SYMBOLS.symbol("Q", "propagated noise, the sum of q_t sigma_t^2")
+propagated = symbol("Q", "propagated noise, the sum of q_t sigma_t^2")
 by_curvature = {gamma: 1 - 1 / kappa}
 at("thm4.2.bound", "Theorem 4.2, eq. (7)", "Excess risk bound against quadratics")(
     Inequality(
@@ -114,7 +113,7 @@ at("eq23.minimiser", "eq. (23)", "Minimiser of the surrogate")(
     "The uniform bound without the factor 1 - gamma^T.",
 )
 
-best_steps = SYMBOLS.symbol("T*", "step count", latex="T^*")
+best_steps = symbol("T*", "step count", latex="T^*")
 at("eq23.limit", "Theorem 4.3, proof, below eq. (23)", "Surrogate step count for large kappa")(
     Limit(steps_23, kappa, oo, oo, where=by_curvature, example={kappa: 1e6, alpha: 1e-3}, subject=best_steps),
     "The paper says that T suffers from explosion as kappa grows, and changes it to eq. (24) for that reason.",
@@ -179,7 +178,7 @@ at("thm4.3.minimum", "eq. (24), for ERUB_min in eq. (8)", "Step count of the uni
 
 W = LambertW(exp(1 + ell / (alpha * kappa)))
 uniform_exact = uniform_least.xreplace({w: W})
-uniform_min = SYMBOLS.symbol(
+uniform_min = symbol(
     "ERUB_min(uniform)", "least bound of the uniform schedule", latex="\\mathrm{ERUB}^{uniform}_{\\min}"
 )
 at("thm4.3.rate", "Theorem 4.3, eq. (8)", "Rate of the uniform schedule")(
@@ -288,7 +287,7 @@ at("thm4.5.K_upper", "Theorem 4.5, proof", "Upper bound of 1/(1 - sqrt(gamma))")
     "1/(1 - sqrt(gamma)) = kappa (1 + sqrt(gamma)).",
 )
 
-dynamic_min = SYMBOLS.symbol(
+dynamic_min = symbol(
     "ERUB_min(dynamic)", "least bound of the dynamic schedule", latex="\\mathrm{ERUB}^{dynamic}_{\\min}"
 )
 at("thm4.5.upper", "Theorem 4.5, proof", "Upper bound of the least dynamic bound")(
@@ -320,7 +319,7 @@ at("thm4.5.rate", "Theorem 4.5, eq. (11)", "Rate of the dynamic schedule")(
     calculation=calculators.DYNAMIC,
 )
 
-flat = SYMBOLS.symbol("kappa", "condition number, 1 allowed", domain=FROM_ONE)
+flat = symbol("kappa", "condition number, 1 allowed", domain=FROM_ONE)
 at("thm4.5.kappa", "Theorem 4.5", "Condition on kappa")(
     Inequality(Integer(0), alpha * (1 - 1 / flat), {flat: (1, 1e3), alpha: (1e-6, 1)}, "<"),
     "Lemma 4.4 needs q_1 = gamma^{T-1} alpha > 0, here at T = 2, while the theorem allows kappa >= 1.",

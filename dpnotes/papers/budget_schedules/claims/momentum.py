@@ -7,6 +7,7 @@ from sympy import Add, Derivative, Integer, Ne, Rational, Sum, diff, log, sqrt
 
 from dpnotes.papers.budget_schedules.calculators import MOMENTUM_STEP
 from dpnotes.papers.budget_schedules.notation import *
+from dpnotes.papers.budget_schedules.notation import symbol
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.statements import Identity
@@ -15,12 +16,12 @@ from dpnotes.theory.symbols import REAL, expand
 at, CLAIMS = PAPER.section()
 
 
-unbiased = SYMBOLS.symbol("m_t", "bias-corrected moving average of gradients", LOSS / LENGTH)
-private_gradient = SYMBOLS.symbol("g_t", "private gradient", LOSS / LENGTH)
-moving = SYMBOLS.symbol("v_t", "moving average of gradients", LOSS / LENGTH)
+unbiased = symbol("m_t", "bias-corrected moving average of gradients", LOSS / LENGTH)
+private_gradient = symbol("g_t", "private gradient", LOSS / LENGTH)
+moving = symbol("v_t", "moving average of gradients", LOSS / LENGTH)
 at("eq3", "eq. (3) and eq. (13)", "Bias correction")(
     Identity(
-        SYMBOLS.symbol("m_{t+1}", "bias-corrected moving average", LOSS / LENGTH),
+        symbol("m_{t+1}", "bias-corrected moving average", LOSS / LENGTH),
         (beta * (1 - beta ** (x - 1)) * unbiased + (1 - beta) * private_gradient) / (1 - beta**x),
         (beta * moving + (1 - beta) * private_gradient) / (1 - beta**x),
         where={unbiased: moving / (1 - beta ** (x - 1))},
@@ -29,7 +30,7 @@ at("eq3", "eq. (3) and eq. (13)", "Bias correction")(
     "m_{t+1} = v_{t+1}/(1 - beta^t), at step t = x.",
 )
 
-average = SYMBOLS.symbol("v_{t+1}", "moving average of gradients", LOSS / LENGTH)
+average = symbol("v_{t+1}", "moving average of gradients", LOSS / LENGTH)
 recursion = (1 - beta) * (beta**2 * g[1] + beta * g[2] + g[3])
 at("eq13", "eq. (13)", "Moving average written out")(
     Identity(average, (1 - beta) * Sum(beta ** (t - i) * g[t], (i, 1, t)), recursion, instances=({t: 3},)),
@@ -53,8 +54,7 @@ at("thm4.6.slow", "Theorem 4.6", "Contraction with momentum")(
     "f = mu theta^2/2 without noise, T = 1: the step eta_0/(2M) reduces f by (1 - eta_0/(2 kappa))^2; the hypothesis "
     "on eta_0 holds for small beta. (Lipschitz on a bounded interval, which the run does not leave.)",
     Severity.CONSTANT(
-        "gamma = 1 - eta_0/kappa should be 1 - eta_0/(2 kappa), for the step size eta_0/(2M).",
-        1 - eta0 / (2 * kappa),
+        "gamma = 1 - eta_0/kappa should be 1 - eta_0/(2 kappa), for the step size eta_0/(2M).", 1 - eta0 / (2 * kappa)
     ),
 )
 
@@ -89,9 +89,9 @@ def weight(index: int, num_steps: int) -> sympy.Expr:
     return Add(*terms)
 
 
-zeta = SYMBOLS.symbol("zeta", "coefficient of the momentum effect", domain=REAL)
-variance_u3 = SYMBOLS.symbol("U_3", "noise variance of Theorem 4.6")
-risk_and_effect = SYMBOLS.symbol(
+zeta = symbol("zeta", "coefficient of the momentum effect", domain=REAL)
+variance_u3 = symbol("U_3", "noise variance of Theorem 4.6")
+risk_and_effect = symbol(
     "(EER + zeta * momentum effect)/(f(theta_1) - f(theta*))",
     "excess risk and momentum effect over the initial excess risk",
     latex="\\frac{\\mathrm{EER} + \\zeta \\cdot \\mathrm{momentum\\ effect}}{f(\\theta_1) - f(\\theta^*)}",
@@ -116,19 +116,18 @@ def momentum_bound(
     )
 
 
-absorbed = SYMBOLS.symbol(
+absorbed = symbol(
     "Var(nu_t)", "variance of a coordinate of the absorbed noise", (LOSS / LENGTH) ** 2, latex="\\mathrm{Var}(\\nu_t)"
 )
 at("thm4.6.absorbed", "Appendix D.2, first line", "Noise with its scale absorbed")(
     Identity(absorbed, G * sigma**2 / N, (G * sigma / N) ** 2, example={G: 2, sigma: 1, N: 10}),
     "nu_t times C sigma_t/N, where the appendix writes C for G.",
     Severity.TYPOGRAPHICAL(
-        "N(0, (C sigma_t^2/N) I) should be N(0, (C sigma_t/N)^2 I), as the lines below have it.",
-        (G * sigma / N) ** 2,
+        "N(0, (C sigma_t^2/N) I) should be N(0, (C sigma_t/N)^2 I), as the lines below have it.", (G * sigma / N) ** 2
     ),
 )
 
-averaged = SYMBOLS.symbol(
+averaged = symbol(
     "E|sum beta^(t-i) nu_i|^2",
     "mean squared norm of the averaged noise, over D (G/N)^2",
     latex="\\mathbb{E}\\|\\sum_i \\beta^{t-i} \\nu_i\\|^2",
@@ -139,8 +138,7 @@ at("thm4.6.powers", "Appendix D.2, before the expectation is written out", "Vari
     Identity(averaged, Sum(beta ** (t - i) * noise[i], (i, 1, t)), by_recursion, instances=({t: 3},)),
     "Three independent noises; their sum is multiplied by beta in every step.",
     Severity.TYPOGRAPHICAL(
-        "beta^{t-i} E|nu_i|^2 should be beta^{2(t-i)} E|nu_i|^2, in two lines; the next one has it.",
-        squared_powers,
+        "beta^{t-i} E|nu_i|^2 should be beta^{2(t-i)} E|nu_i|^2, in two lines; the next one has it.", squared_powers
     ),
 )
 at("thm4.6.index", "Appendix D.2, after the expectation is written out", "Which noise the average is made of")(
@@ -165,8 +163,8 @@ at("thm4.6.bound", "Theorem 4.6, eq. (14)", "Excess risk bound with momentum")(
     ),
 )
 
-step_limit = SYMBOLS.symbol("max eta_0", "largest relative step size", latex="\\max\\eta_0")
-coefficient = SYMBOLS.symbol("A", "beta gamma / ((gamma - beta)^2 (1 - beta)^3)")
+step_limit = symbol("max eta_0", "largest relative step size", latex="\\max\\eta_0")
+coefficient = symbol("A", "beta gamma / ((gamma - beta)^2 (1 - beta)^3)")
 largest_step = 8 / (sqrt(1 + 64 * coefficient) + 1)
 root = (sqrt(Rational(1, 16) + 4 * coefficient) - Rational(1, 4)) / (2 * coefficient)
 at("thm4.6.step", "Theorem 4.6", "Largest step size")(
@@ -176,7 +174,7 @@ at("thm4.6.step", "Theorem 4.6", "Largest step size")(
 )
 
 statement_zeta = 1 - eta0**2 / (beta * (1 - beta) ** 3) - eta0 / 4
-variance_constant = SYMBOLS.symbol("C", "constant of the gradient variance", LENGTH**2 / LOSS)
+variance_constant = symbol("C", "constant of the gradient variance", LENGTH**2 / LOSS)
 proved_zeta = 1 - eta0 / 4 - 2 * M / eta0 * variance_constant
 variance = {variance_constant: eta0**3 * beta * gamma / (2 * M * (1 - beta) ** 3 * (gamma - beta) ** 2)}
 at("thm4.6.zeta", "Theorem 4.6", "Coefficient of the momentum effect")(
@@ -199,18 +197,17 @@ at("thm4.6.example", "Section 4.2, below Theorem 4.6", "Step size at beta = 0.9,
     ),
 )
 
-ratio = SYMBOLS.symbol("r", "beta/gamma", usual=(1e-3, 30))
+ratio = symbol("r", "beta/gamma", usual=(1e-3, 30))
 sum_of_ratios, apart = Sum(k * ratio**k, (k, 1, T)), (Ne(ratio, 1),)
 at("thm4.6.beta", "Theorem 4.6 and Lemma C.7", "Condition on beta and gamma")(
     Inequality(sum_of_ratios, ratio / (1 - ratio) ** 2, conditions=apart, instance={T: 8}, example={ratio: 2}),
     "Lemma C.7 sums k a^k with a = beta/gamma, where only beta != gamma is asked for.",
     Severity.TYPOGRAPHICAL(
-        "beta != gamma should be beta < gamma.",
-        Inequality(Sum(k * u**k, (k, 1, T)), u / (1 - u) ** 2, instance={T: 8}),
+        "beta != gamma should be beta < gamma.", Inequality(Sum(k * u**k, (k, 1, T)), u / (1 - u) ** 2, instance={T: 8})
     ),
 )
 
-sum_constant = SYMBOLS.symbol("C_7", "constant of Lemma C.7")
+sum_constant = symbol("C_7", "constant of Lemma C.7")
 at("lemmaC.6", "Lemma C.6", "Constant of the gradient variance")(
     Identity(
         variance_constant,
@@ -222,7 +219,7 @@ at("lemmaC.6", "Lemma C.6", "Constant of the gradient variance")(
     "The line before times the constant of Lemma C.7.",
 )
 
-closed = SYMBOLS.symbol("U_1", "sum of k beta^k")
+closed = symbol("U_1", "sum of k beta^k")
 power_sum = Sum(k * beta**k, (k, t - i, t - 1))
 shape = ({t: 5, i: 3}, {t: 4, i: 1}, {t: 6, i: 4})
 at("lemmaC.7.sum", "Lemma C.7, proof", "Closed form of U_1")(
@@ -251,8 +248,7 @@ at("lemmaC.7.line", "Lemma C.7, proof", "A line of the proof of Lemma C.7")(
     Inequality(limit, u / ((1 - u) ** 2 * (1 - beta)), gammas, where=by_ratio, example={u: 0.5, gamma: 0.9}),
     "The third line after 'Thus', with a = u.",
     Severity.TYPOGRAPHICAL(
-        "The line without the factor 2 is false; the next one, with it, is right.",
-        2 * u / ((1 - u) ** 2 * (1 - beta)),
+        "The line without the factor 2 is false; the next one, with it, is right.", 2 * u / ((1 - u) ** 2 * (1 - beta))
     ),
 )
 
@@ -308,7 +304,7 @@ at("sec4.2.factor", "Section 4.2", "The momentum factor at the beginning")(
 static = Sum(gamma ** (T - t) * ((1 - beta) / (1 - beta**t)) ** 2 * Sum(beta ** (2 * (t - i)), (i, 1, t)), (t, 1, T))
 at("thm4.7.U3", "Theorem 4.7, proof", "Noise variance of the uniform schedule")(
     Identity(
-        SYMBOLS.symbol("U_3", "noise variance"),
+        symbol("U_3", "noise variance"),
         Sum(gamma ** (T - t) * (1 - beta) / (1 - beta**t) * (1 + beta**t) / (1 + beta), (t, 1, T)),
         static,
         instances=({T: 1}, {T: 2}, {T: 4}),
@@ -323,7 +319,7 @@ at("thm4.7.factor", "Theorem 4.7, proof", "Momentum factor of the uniform schedu
 shrinking = {That: 2, T: 5}, {That: 3, T: 4}
 at("thm4.7.sum", "Theorem 4.7, proof", "Sum of the two phases")(
     Identity(
-        SYMBOLS.symbol("U_3", "noise variance"),
+        symbol("U_3", "noise variance"),
         gamma**T / gamma * (That + (gamma ** (That - T) - 1) / (1 - gamma)),
         Sum(gamma ** (T - t) * gamma ** (t - 1), (t, 1, That))
         + Sum(gamma ** (T - t) * gamma ** (That - 1), (t, That + 1, T)),
@@ -336,7 +332,7 @@ at("thm4.7.log", "Theorem 4.7, proof", "Logarithm and root")(
 )
 at("thm4.7.constant", "Theorem 4.7, proof", "Constant of the first phase")(
     Identity(
-        SYMBOLS.symbol("C", "a constant"),
+        symbol("C", "a constant"),
         4 * kappa / gamma,
         8 * kappa**2 * alpha / (eta0 * gamma) * s,
         {s: eta0 / (kappa * alpha)},
@@ -370,7 +366,7 @@ at.own("early", "Error while T <= That")(
     "never applies to small errors, whatever N.",
 )
 
-term = SYMBOLS.symbol("V", "a part of U_3")
+term = symbol("V", "a part of U_3")
 first_inner = Sum(
     (gamma ** (i - That - 1) - beta ** (2 * (That + 1 - i))) / (1 - gamma * beta**2) * noise[i], (i, 1, That)
 )
@@ -411,7 +407,7 @@ at("thm4.8.c2", "Theorem 4.8, proof", "Constant of the late influence")(
     ),
 )
 
-of_phase = SYMBOLS.symbol("alpha'", "factor of the noise where T > That", latex="\\alpha'")
+of_phase = symbol("alpha'", "factor of the noise where T > That", latex="\\alpha'")
 late_constant = gamma**That / (gamma - beta**2)  # c_2, corrected
 at("thm4.8.alpha", "Theorem 4.8, and its proof", "Factor alpha' where T > That")(
     Identity(of_phase, 2 * eta0 * alpha / (gamma * (1 - gamma * beta**2)), 2 * eta0 * late_constant * alpha),
@@ -439,7 +435,7 @@ def before(step: sympy.Expr) -> Any:
 
 
 example = {beta: 0.5, gamma: 0.9, That: 7, T: 20, i: 3}
-q_i = SYMBOLS.symbol("q_i", "influence of step i")
+q_i = symbol("q_i", "influence of step i")
 at("thm4.8.indicator", "Theorem 4.8", "Which influence holds when")(
     Inequality(
         early, correct_tail, influences, conditions=(beta < gamma, i <= That, That < T), example=example, subject=q_i
@@ -457,7 +453,7 @@ at("thm4.8.indicator", "Theorem 4.8", "Which influence holds when")(
     ),
 )
 
-next_influence = SYMBOLS.symbol("w_{t+1}", "exact influence of the next step")
+next_influence = symbol("w_{t+1}", "exact influence of the next step")
 at("thm4.8.decreasing", "Section 4.2, discussion", "Where the influence is least before That")(
     Inequality(
         exact_influence(i + 1),

@@ -4,6 +4,7 @@ from sympy import Rational, log, sqrt
 
 from dpnotes.papers.budget_schedules.claims.descent import noise_level
 from dpnotes.papers.budget_schedules.notation import *
+from dpnotes.papers.budget_schedules.notation import symbol
 from dpnotes.theory.asymptotics import Ratio
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
@@ -11,21 +12,20 @@ from dpnotes.theory.statements import Identity, Reason, Uncheckable
 
 at, CLAIMS = PAPER.section()
 
-alpha_g = SYMBOLS.symbol("alpha_g", "stochastic noise level", LENGTH**2 / LOSS**2)
+alpha_g = symbol("alpha_g", "stochastic noise level", LENGTH**2 / LOSS**2)
 at("thm4.9.alpha", "Theorem 4.9, proof", "Stochastic noise level")(
     Identity(alpha_g, D / (2 * mu * n**2 * gap), N**2 * R / n**2 * kappa * noise_level / G**2, where={kappa: M / mu}),
     "R' kappa alpha/G^2 with R' = N^2 R/n^2 and eq. (4), in which n^2 R' = N^2 R.",
     premises=("thm4.9.sampling",),
 )
 
-sigma_g = SYMBOLS.symbol("sigma_g", "scale of the stochastic gradient", LOSS / LENGTH, usual=(0.01, 100))
-var = SYMBOLS.symbol("Var", "variance", (LOSS / LENGTH) ** 2)
+sigma_g = symbol("sigma_g", "scale of the stochastic gradient", LOSS / LENGTH, usual=(0.01, 100))
+var = symbol("Var", "variance", (LOSS / LENGTH) ** 2)
 at("thm4.9.variance", "Theorem 4.9, proof", "Variance of a stochastic private gradient")(
     Identity(var, sigma_g**2 + (G * sigma / n) ** 2, D * sigma_g**2 / n**2 + D * G**2 * sigma**2 / n**2),
     "E|sigma_g xi/n + G sigma nu/n|^2 for independent xi and nu with E|xi|^2 = E|nu|^2 = D.",
     Severity.TYPOGRAPHICAL(
-        "1/n^2 and D are missing: (sigma_g^2 + G^2 sigma_t^2) D/n^2.",
-        (sigma_g**2 + G**2 * sigma**2) * D / n**2,
+        "1/n^2 and D are missing: (sigma_g^2 + G^2 sigma_t^2) D/n^2.", (sigma_g**2 + G**2 * sigma**2) * D / n**2
     ),
 )
 at("thm4.9.sampling", "Section 4.3, above Theorem 4.9", "Sampling error of a batch")(
@@ -52,7 +52,7 @@ at("thm4.9.batch", "Theorem 4.9", "Batch size")(
     ),
 )
 
-r = SYMBOLS.symbol("r", "distance to the mean", LENGTH, usual=(0.1, 10))
+r = symbol("r", "distance to the mean", LENGTH, usual=(0.1, 10))
 quadratic = {mu: (0.01, 10), G: (0.01, 100), N: (1, 1e8)}
 at("thm4.11", "Theorem 4.11, eq. (15)", "Population risk with high probability")(
     Inequality(
@@ -71,7 +71,7 @@ at("thm4.11", "Theorem 4.11, eq. (15)", "Population risk with high probability")
     ),
 )
 
-risk = SYMBOLS.symbol("TER", "true excess risk", LOSS)
+risk = symbol("TER", "true excess risk", LOSS)
 at("sec4.4.markov", "Section 4.4, above eq. (16)", "From expectation to probability")(
     Identity(risk, gap, gap / p, {p: Rational(1, 2)}),
     "Delta stands for F(R/k). Markov's inequality at failure probability 1/2 a run, so that k runs fail with "
@@ -91,7 +91,7 @@ at("thm4.14", "Theorem 4.14", "Stability of private gradient descent")(
         G**2 * T * eta / N,
         {eta: (0.01, 10), part: (0.01, 1), other: (0.01, 1)},
         example={G: 1, part: 1, other: 1, N: 100, T: 45, eta: Rational(1, 2)},
-        subject=SYMBOLS.symbol("s", "uniform stability", LOSS),
+        subject=symbol("s", "uniform stability", LOSS),
     ),
     "Data sets of N samples that differ in one (Definition 3.4), f = G x theta: the means of the slopes differ by u "
     "G/N + v G/N where the exchanged sample is x = u in one and x = -v in the other, and T steps of eta move theta by "
@@ -104,7 +104,7 @@ at("thm4.14", "Theorem 4.14", "Stability of private gradient descent")(
     ),
 )
 
-horizon = SYMBOLS.symbol("N", "number of training examples, as a real number", domain=FROM_ONE)
+horizon = symbol("N", "number of training examples, as a real number", domain=FROM_ONE)
 private_rate = D / (horizon**2 * R)
 sixty = {D: 60, R: Rational(2, 5)}
 at("sec4.4.dropped", "Section 4.4, below Theorem 4.14", "The dropped stability term")(

@@ -7,6 +7,7 @@ from dpnotes.papers.budget_schedules import calculators
 from dpnotes.papers.budget_schedules.claims.descent import best_steps, by_curvature, noise_level
 from dpnotes.papers.budget_schedules.claims.population import horizon, private_rate, sigma_g
 from dpnotes.papers.budget_schedules.notation import *
+from dpnotes.papers.budget_schedules.notation import symbol
 from dpnotes.theory.asymptotics import Ratio
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
@@ -30,7 +31,7 @@ at("thm4.7.T", "Theorem 4.7", "Number of steps of the uniform schedule with mome
 )
 
 two_phases = gamma ** (steps - 1) * (That + (gamma ** (That - steps) - 1) / (1 - gamma))
-momentum_min = SYMBOLS.symbol("ERUB_min", "least bound of the dynamic schedule", latex="\\mathrm{ERUB}_{\\min}")
+momentum_min = symbol("ERUB_min", "least bound of the dynamic schedule", latex="\\mathrm{ERUB}_{\\min}")
 at("thm4.7.rate", "Theorem 4.7", "Rate of the uniform schedule with momentum, T > That")(
     Ratio(
         gamma**steps + 2 * eta0 * alpha * steps * two_phases,
@@ -91,7 +92,7 @@ at("thm4.8.rate", "Theorem 4.8", "Rate of the dynamic schedule with momentum")(
     ),
 )
 
-longest = SYMBOLS.symbol("sum sigma_t^2 w_t, Theorem 4.8 over uniform", "ratio of noise variances")
+longest = symbol("sum sigma_t^2 w_t, Theorem 4.8 over uniform", "ratio of noise variances")
 long_run = calculators._majorant_over_uniform(230, 460, 0.9, 0.99)  # That = 230 at beta = 0.9, gamma = 0.99
 at.own("long_run", "Schedule of Theorem 4.8 against the uniform one")(
     Identity(longest, Rational(1104, 1000), sympy.Float(long_run), digits=3),
@@ -109,7 +110,7 @@ at("thm4.9.bound", "Theorem 4.9", "Excess risk of stochastic gradients")(
         run,
         where={**by_curvature, **batch, M: kappa * mu},
         instance={T: 3},
-        subject=SYMBOLS.symbol("ERUB - gamma^T", "excess risk bound without its first term"),
+        subject=symbol("ERUB - gamma^T", "excess risk bound without its first term"),
     ),
     "The recursion of Theorem 4.2 with the variance (sigma_g^2 + G^2 sigma_t^2) D/n^2, at n = N sqrt(R), where R' = "
     "1; printed with an equality sign.",
@@ -126,7 +127,7 @@ at("thm4.10", "Theorem 4.10", "Excess risk of stochastic gradients with momentum
         where={gamma: 1 - eta0 / kappa, M: kappa * mu},
         instance={T: 60},
         example={**dict.fromkeys((D, mu, R, gap, G, sigma_g), 1), N: 10, beta: 0.5, eta0: 0.2, kappa: 10},
-        subject=SYMBOLS.symbol("alpha R' U_3^g", "share of the stochastic gradient in the bound"),
+        subject=symbol("alpha R' U_3^g", "share of the stochastic gradient in the bound"),
     ),
     "U_3 at the constant sigma_g/G, R' = 1, gamma = 1 - eta_0/kappa.",
     Severity.CONSTANT(
@@ -143,7 +144,7 @@ at("thm4.9.conclusions", "Section 4.3, below Theorem 4.10", "What stochastic gra
         "O",
         where={R: Rational(2, 5)},
         example={horizon: 1e6},
-        subject=SYMBOLS.symbol(
+        subject=symbol(
             "ERUB - ERUB(full batch)",
             "what sampling adds to the excess risk bound",
             latex="\\mathrm{ERUB} - \\mathrm{ERUB}(\\text{full batch})",

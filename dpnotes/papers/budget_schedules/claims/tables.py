@@ -9,6 +9,7 @@ from dpnotes.papers.budget_schedules.claims.descent import best_steps, by_curvat
 from dpnotes.papers.budget_schedules.claims.population import horizon
 from dpnotes.papers.budget_schedules.claims.rates import from_above, least_over_steps, log_steps, momentum, two_phases
 from dpnotes.papers.budget_schedules.notation import *
+from dpnotes.papers.budget_schedules.notation import symbol
 from dpnotes.theory.asymptotics import Ratio
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.rates import Rate
@@ -30,7 +31,7 @@ many = {horizon: (1e6, 1)}
 table_steps = log(horizon**2 * R / D) / ell
 level = D / (horizon**2 * R)  # alpha of the tables, up to a constant: M = G = 1
 table = {steps: table_steps, alpha: level, **by_curvature, kappa: 10, D: 60, R: Rational(2, 5)}
-empirical = SYMBOLS.symbol("ERUB", "excess risk bound", latex="\\mathrm{ERUB}")
+empirical = symbol("ERUB", "excess risk bound", latex="\\mathrm{ERUB}")
 far_out = "At T = ln(N^2 R/D)/ln(1/gamma), M = G = 1, kappa = 10, D = 60, R = 2/5, and N to infinity: "
 
 
@@ -49,10 +50,7 @@ row(
 )
 cited(1, "GD_MA_schedule", "GD+MA: schedule", "the schedule of GD+MA is O(T/R_MA)")
 cited(
-    1,
-    "GD_MA_adjusted",
-    "GD+MA (adjusted)",
-    "schedule O(T/R_MA), bound O(min(sqrt(D)/(N R_MA), D ln N/(N^2 R_MA^2)))",
+    1, "GD_MA_adjusted", "GD+MA (adjusted)", "schedule O(T/R_MA), bound O(min(sqrt(D)/(N R_MA), D ln N/(N^2 R_MA^2)))"
 )
 cited(
     1,
@@ -60,12 +58,7 @@ cited(
     "GD+Adv+BBImp",
     "schedule O(n^2 ln(n/delta)/R_MA), bound O(D^2 ln^2(1/p)/(R_MA N^{1-c})) with probability p",
 )
-cited(
-    1,
-    "Adam_MA",
-    "Adam+MA",
-    "schedule O(T/R_MA), bound O(sqrt(D) ln(N D epsilon/(1-p))/(N R_MA)) with probability p",
-)
+cited(1, "Adam_MA", "Adam+MA", "schedule O(T/R_MA), bound O(sqrt(D) ln(N D epsilon/(1-p))/(N R_MA)) with probability p")
 row("non_private", "GD, non-private", gamma**steps, level, "Theorem 4.2 without noise.")
 at("table1.static_schedule", "Table 1, GD+zCDP, static", "GD+zCDP, static: schedule")(
     Allocation(R * Sum(noise[t], (t, 1, T)), noise, t, T / R, T**2, R, (T, (1, 2, 3))),
@@ -77,7 +70,7 @@ row("static", "GD+zCDP, static", uniform, level * log(horizon), "eq. (9).")
 schedule = gamma ** (x / 2) * (gamma ** (-steps / 2) - 1) / (1 - sqrt(gamma)) / R
 growing = {
     "where": {gamma: Rational(9, 10), R: Rational(2, 5)},
-    "subject": SYMBOLS.symbol("sigma_t^2", "noise of step t"),
+    "subject": symbol("sigma_t^2", "noise of step t"),
     "example": {steps: 20, x: 1},
 }
 at("table1.dynamic_schedule", "Table 1, GD+zCDP, dynamic", "GD+zCDP, dynamic: schedule")(
@@ -139,9 +132,9 @@ at("table1.momentum_indicator", "Table 1, Momentum+zCDP, dynamic", "Momentum+zCD
     "so is Table 2, which has it from here. M = G = 1, kappa = 10, D = 60, R = 2/5, eta_0 = 1/5.",
 )
 
-log_p = SYMBOLS.symbol("ln(1/p)", "logarithm of the failure probability", domain=FROM_ONE, latex="\\ln(1/p)")
+log_p = symbol("ln(1/p)", "logarithm of the failure probability", domain=FROM_ONE, latex="\\ln(1/p)")
 sampling = 4 * G**2 / (p * mu * horizon)
-risk = SYMBOLS.symbol("TER", "true excess risk", LOSS)
+risk = symbol("TER", "true excess risk", LOSS)
 
 
 def probable(place: str, title: str, locator: str, logs: sympy.Expr, *, tilde: bool = False) -> None:
@@ -165,7 +158,7 @@ def probable(place: str, title: str, locator: str, logs: sympy.Expr, *, tilde: b
     )
 
 
-log_N = SYMBOLS.symbol("ln N", "logarithm of the number of examples", domain=FROM_ONE, latex="\\ln N")
+log_N = symbol("ln N", "logarithm of the number of examples", domain=FROM_ONE, latex="\\ln N")
 probable("eq16", "True risk of the uniform schedule", "eq. (16)", log_N, tilde=True)
 
 one, sentence = Integer(1), "Table 2, high probability, "
@@ -189,8 +182,8 @@ probable("table2.probability_dynamic", "GD+zCDP, dynamic", sentence + "GD+zCDP, 
 probable("table2.probability_momentum_static", "Momentum, static, T > That", sentence + "momentum, static", log_N)
 probable("table2.probability_momentum_dynamic", "Momentum, dynamic", sentence + "momentum, dynamic", one)
 
-log_T = SYMBOLS.symbol("ln(N^2 R/D)", "number of steps up to constants", domain=FROM_ONE, latex="\\ln(N^2 R/D)")
-bare_risk = SYMBOLS.symbol("TER", "true excess risk, M = G = 1")
+log_T = symbol("ln(N^2 R/D)", "number of steps up to constants", domain=FROM_ONE, latex="\\ln(N^2 R/D)")
+bare_risk = symbol("TER", "true excess risk, M = G = 1")
 
 
 def stable(place: str, title: str, logs: sympy.Expr) -> None:

@@ -5,6 +5,7 @@ from sympy import Integer, Rational, Sum, binomial, exp, log, sqrt
 
 from dpnotes.papers.budget_schedules import calculators
 from dpnotes.papers.budget_schedules.notation import *
+from dpnotes.papers.budget_schedules.notation import symbol
 from dpnotes.theory.claims import Breach, Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.statements import Identity, Optimum, Reason, Uncheckable
@@ -16,7 +17,7 @@ at("lemmaC.1", "Lemma C.1", "Composition and post-processing")(
     "Bun and Steinke (2016), Lemma 1.7. The lemma says (rho_1, a)-zCDP, but rho-zCDP has no second parameter.",
 )
 
-per_order = SYMBOLS.symbol("D_a", "Renyi divergence over its order")
+per_order = symbol("D_a", "Renyi divergence over its order")
 at("lemmaC.3", "Lemma C.3", "zCDP of the Gaussian mechanism")(
     Identity(
         per_order,
@@ -70,8 +71,8 @@ at("sec4.1.3.budgets", "Section 4.1.3 and Appendix B", "zCDP against the moments
     ),
 )
 
-residual = SYMBOLS.symbol("R_T", "residual budget before step T")
-next_residual = SYMBOLS.symbol("R_{T+1}", "residual budget after step T")
+residual = symbol("R_T", "residual budget before step T")
+next_residual = symbol("R_{T+1}", "residual budget after step T")
 spent = {residual: R - Sum(1 / noise[t], (t, 1, T - 1)), next_residual: R - Sum(1 / noise[t], (t, 1, T))}
 at("thm3.5.residual", "Theorem 3.5, proof", "Cost after T steps")(
     Inequality(Sum(1 / (2 * noise[t]), (t, 1, T)), (R - residual) / 2, {R: (30, 100)}, where=spent, instance={T: 3}),
@@ -112,8 +113,8 @@ at("eq18.replacement", "Section 3 and eq. (18)", "Sensitivity when one example d
     ),
 )
 
-full_batch = SYMBOLS.symbol("rho_full", "cost of a step with the full batch")
-rho_t = SYMBOLS.symbol("rho_t", "cost of a step")
+full_batch = symbol("rho_full", "cost of a step with the full batch")
+rho_t = symbol("rho_t", "cost of a step")
 example = {c: 0.5, p: 0.01, sigma: 2}
 at("sec4.3.cost", "Section 4.3", "Cost of a subsampled step")(
     Identity(rho_t, c * p**2 / sigma, c * p**2 * full_batch, {full_batch: 1 / sigma**2}, example=example),
@@ -148,10 +149,10 @@ at("sec4.3.zcdp", "Section 4.3", "Subsampling as zCDP")(
     ),
 )
 
-theta = SYMBOLS.symbol("theta", "norm of the parameters", usual=(0.01, 100))
+theta = symbol("theta", "norm of the parameters", usual=(0.01, 100))
 squared_loss = part * (part * theta + other) / N
 example = {theta: 0.5, part: 1, other: 1}
-sensitivity = SYMBOLS.symbol("sensitivity", "sensitivity of the gradient", latex="\\mathrm{sensitivity}")
+sensitivity = symbol("sensitivity", "sensitivity of the gradient", latex="\\mathrm{sensitivity}")
 at("lemmaC.5", "Lemma C.5", "Sensitivity of the squared loss")(
     Inequality(squared_loss, (theta**2 + 1) / 2, instance={N: 2}, example=example, subject=sensitivity),
     "One of N = 2 examples, x = 1 and x = -1: the gradient |x| |theta x - 1| is at most u (u |theta| + v), with |x| = "

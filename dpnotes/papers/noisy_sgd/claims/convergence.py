@@ -14,7 +14,7 @@ from dpnotes.papers.noisy_sgd.claims.privacy import (
     privacy,
 )
 from dpnotes.papers.noisy_sgd.notation import *
-from dpnotes.papers.noisy_sgd.notation import SCALES
+from dpnotes.papers.noisy_sgd.notation import SCALES, symbol
 from dpnotes.theory.claims import Breach, Severity
 from dpnotes.theory.inequalities import Inequality, Monotone
 from dpnotes.theory.rates import Choice, Rate
@@ -26,9 +26,9 @@ SELECTION = "private selection of Section 3.4"  # the mechanism that all breache
 
 
 # ---------------------------------------------------------------- Section 3.2: convergence
-longer = SYMBOLS.symbol("w", "a factor", domain=FROM_ONE, usual=(1, 100))
+longer = symbol("w", "a factor", domain=FROM_ONE, usual=(1, 100))
 at_the_window = {Delta: c_2 * C * sqrt(T * ell) / (n * epsilon), T: longer * epsilon * n**2 / (c_1 * B**2)}
-norm_of_noise = SYMBOLS.symbol("|xi|", "norm of the noise", GRADIENT, latex="\\|\\xi_t\\|")
+norm_of_noise = symbol("|xi|", "norm of the noise", GRADIENT, latex="\\|\\xi_t\\|")
 at("sec3.2.noise", "Section 3.2", "The noise is large compared with the gradients")(
     Inequality(
         sqrt(d) * Delta,
@@ -54,7 +54,7 @@ at("sec3.2.noise", "Section 3.2", "The noise is large compared with the gradient
     ),
 )
 
-iterations = SYMBOLS.symbol("T", "number of iterations")
+iterations = symbol("T", "number of iterations")
 at("sec3.2.iterations", "Section 3.2", "Iterations, against the variance of the gradients")(
     Rate(
         iterations,
@@ -78,7 +78,7 @@ at("sec3.2.iterations", "Section 3.2", "Iterations, against the variance of the 
     ),
 )
 
-slope = SYMBOLS.symbol("g", "gradient norm of an iterate", GRADIENT, usual=(0.01, 10))
+slope = symbol("g", "gradient norm of an iterate", GRADIENT, usual=(0.01, 10))
 quantities = {eta: (1e-4, 1), rho: (0.01, 10), total: (0.01, 10)}
 at("sec3.2.descent", "Section 3.2, proof sketch", "Expected decrease in one step")(
     Inequality(
@@ -136,7 +136,7 @@ at("sec3.2.improvement", "Section 3.2, proof sketch", "Decrease at the boundary 
     "sqrt(rho alpha) R^2 at R = sqrt(alpha/(4 rho)).",
 )
 
-progress = SYMBOLS.symbol("FT/2I", "decrease over all iterations", LOSS, latex="\\mathcal{F}T/(2\\mathcal{I})")
+progress = symbol("FT/2I", "decrease over all iterations", LOSS, latex="\\mathcal{F}T/(2\\mathcal{I})")
 at("sec3.2.progress", "Section 3.2, proof sketch", "Decrease over all iterations")(
     Rate(
         progress,
@@ -155,9 +155,7 @@ at("sec3.2.progress", "Section 3.2, proof sketch", "Decrease over all iterations
     "constants.",
 )
 
-growth = SYMBOLS.symbol(
-    "G", "growth of the distance from a saddle point", latex="e^{\\mathcal{I}\\eta\\sqrt{\\rho\\alpha}}"
-)
+growth = symbol("G", "growth of the distance from a saddle point", latex="e^{\\mathcal{I}\\eta\\sqrt{\\rho\\alpha}}")
 at("sec3.2.growth", "Section 3.2, proof sketch", "Growth that reaches the boundary")(
     Rate(
         growth,
@@ -261,7 +259,7 @@ at("thm3.5.parameters", "Theorem 3.5", "Step size and number of iterations")(
 )
 
 steps = {"descent": descent, "noise in the descent": eta * L * noise_variance / alpha**2, "step size": eta * L}
-subject = SYMBOLS.symbol("T", "number of iterations")
+subject = symbol("T", "number of iterations")
 at("thm3.5.T", "Theorem 3.5, proof", "Number of iterations in the proof")(
     Rate(subject, L * f_max * noise_variance / alpha**4, {"iterations": T}, (T, eta), steps, order="Theta"),
     "T = 64 f_max/(eta alpha^2) at the largest step size of Definition B.1.",
@@ -300,7 +298,7 @@ at("sec3.4.n", "Section 3.4", "Number of examples for the selection")(
 )
 
 shares = first_share + second_share
-change = SYMBOLS.symbol("change", "change of the gradient norm", GRADIENT, latex="|\\|\\nabla f\\| - \\|\\nabla f'\\||")
+change = symbol("change", "change of the gradient norm", GRADIENT, latex="|\\|\\nabla f\\| - \\|\\nabla f'\\||")
 example = {first_share: 1, second_share: 1, n: 100, C: 1}
 at("sec3.4.sensitivity", "Section 3.4", "Sensitivity of the gradient norm")(
     Inequality(shares * C / n, C / n, example=example, subject=change),
@@ -313,8 +311,8 @@ at("sec3.4.sensitivity", "Section 3.4", "Sensitivity of the gradient norm")(
     ),
 )
 
-scale = SYMBOLS.symbol("b", "scale of the Laplace noise", GRADIENT)
-change_of_mean = SYMBOLS.symbol("s", "sensitivity of the gradient norm", GRADIENT)
+scale = symbol("b", "scale of the Laplace noise", GRADIENT)
+change_of_mean = symbol("s", "sensitivity of the gradient norm", GRADIENT)
 above_threshold = (change_of_mean / Rational(1, 2) + 2 * change_of_mean) / epsilon
 sensitivity = {change_of_mean: 2 * C / n}
 at("sec3.4.laplace", "Section 3.4", "Scale of the noise of AboveThreshold")(
@@ -336,7 +334,7 @@ at("sec3.4.laplace", "Section 3.4", "Scale of the noise of AboveThreshold")(
     ),
 )
 
-curvature = SYMBOLS.symbol(
+curvature = symbol(
     "change", "change of the smallest eigenvalue", LOSS / LENGTH**2, latex="|\\lambda_{\\min} - \\lambda_{\\min}'|"
 )
 example = {first_share: 1, second_share: 1, n: 1000, L: 1, rho: 1, sigma: 1}

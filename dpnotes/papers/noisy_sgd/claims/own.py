@@ -18,7 +18,7 @@ from dpnotes.papers.noisy_sgd.claims.privacy import (
     window,
 )
 from dpnotes.papers.noisy_sgd.notation import *
-from dpnotes.papers.noisy_sgd.notation import SCALES
+from dpnotes.papers.noisy_sgd.notation import SCALES, symbol
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Rate
@@ -72,8 +72,8 @@ at("appC.alpha", "Appendix C, introduction", "Accuracy without Assumption B")(
 )
 
 # ---------------------------------------------------------------- results of our own
-others = SYMBOLS.symbol("y", "squared distance of every other sample's gradient, over sigma^2")
-farthest = SYMBOLS.symbol("max|z|^2", "largest squared distance of a sample's gradient, over sigma^2")
+others = symbol("y", "squared distance of every other sample's gradient, over sigma^2")
+farthest = symbol("max|z|^2", "largest squared distance of a sample's gradient, over sigma^2")
 at.own("sample", "Assumption B bounds every sample's gradient")(
     Inequality(
         log(E * n - (n - 1) * exp(others)),
@@ -87,11 +87,11 @@ at.own("sample", "Assumption B bounds every sample's gradient")(
     calculation=calculators.SENSITIVITY,
 )
 
-first = SYMBOLS.symbol("s", "largest distance of a sample's gradient from the mean gradient", GRADIENT)
+first = symbol("s", "largest distance of a sample's gradient from the mean gradient", GRADIENT)
 squares = first_share**2 + second_share**2
-angle = SYMBOLS.symbol("theta", "half of 1 minus the cosine between two deviations", domain=Domain(0, 1, closed=True))
+angle = symbol("theta", "half of 1 minus the cosine between two deviations", domain=Domain(0, 1, closed=True))
 deviation = first**2 * (squares - 2 * first_share * second_share * (1 - 2 * angle))
-moved = SYMBOLS.symbol(
+moved = symbol(
     "|g-g'|", "change of a batch's mean gradient", GRADIENT, latex="\\|g_{\\mathcal{B}}-g_{\\mathcal{B}}'\\|"
 )
 at.own("sensitivity", "Sensitivity of a batch's mean gradient, without clipping")(
@@ -119,10 +119,10 @@ at.own("gradient", "Bound of the gradients with the privacy noise")(
     calculation=calculators.GRADIENT_BOUND,
 )
 
-a = SYMBOLS.symbol("a", "probability in S", domain=UNIT_INTERVAL)
-b = SYMBOLS.symbol("b", "probability in S", domain=UNIT_INTERVAL)
-a1, b1 = (SYMBOLS.symbol(f"{x}'", "probability in S under D'", domain=UNIT_INTERVAL) for x in "ab")
-outside = SYMBOLS.symbol("s", "probability outside of S", domain=UNIT_INTERVAL)
+a = symbol("a", "probability in S", domain=UNIT_INTERVAL)
+b = symbol("b", "probability in S", domain=UNIT_INTERVAL)
+a1, b1 = (symbol(f"{x}'", "probability in S under D'", domain=UNIT_INTERVAL) for x in "ab")
+outside = symbol("s", "probability outside of S", domain=UNIT_INTERVAL)
 at.own("transcript", "Privacy by an event of the transcript")(
     Inequality(
         Max(a - exp_epsilon * a1, 0) + Max(b - exp_epsilon * b1, 0) + outside,
@@ -141,9 +141,9 @@ at.own("transcript", "Privacy by an event of the transcript")(
     "transcripts have the same density there under D, and under D'. Two events in S, all the rest outside.",
     calculation=calculators.TRANSCRIPT_DELTA,
 )
-rate = SYMBOLS.symbol("q", "batch size over examples", domain=UNIT_INTERVAL)
-multiplier = SYMBOLS.symbol("z", "noise over sensitivity, an example replaced")
-above = SYMBOLS.symbol("r", "e^epsilon, less 1")
+rate = symbol("q", "batch size over examples", domain=UNIT_INTERVAL)
+multiplier = symbol("z", "noise over sensitivity, an example replaced")
+above = symbol("r", "e^epsilon, less 1")
 
 
 def tail(place: Any) -> Any:
@@ -198,7 +198,7 @@ at.own("step", "The step size of Theorem 3.5 keeps the objective bounded")(
     "It meets the corrected condition of Lemma 3.2 on the step size, for every Delta.",
 )
 
-expected = SYMBOLS.symbol("expected", "expected number of examples that are published")
+expected = symbol("expected", "expected number of examples that are published")
 at.own("release", "What delta = 0.01 allows")(
     Identity(expected, Integer(500), n * delta, where={n: Integer(50_000), delta: Rational(1, 100)}),
     "Section 4 uses delta = 0.01 with n = 50000 examples. Publishing each example with probability delta, and nothing "

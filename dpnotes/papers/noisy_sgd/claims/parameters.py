@@ -8,7 +8,7 @@ from sympy import Integer, Min, Rational, Sum, diff, integrate, log, sqrt
 from dpnotes.papers.noisy_sgd.claims.convergence import longer
 from dpnotes.papers.noisy_sgd.claims.privacy import noise_variance
 from dpnotes.papers.noisy_sgd.notation import *
-from dpnotes.papers.noisy_sgd.notation import SCALES
+from dpnotes.papers.noisy_sgd.notation import SCALES, symbol
 from dpnotes.theory.asymptotics import Ratio
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
@@ -18,7 +18,7 @@ from dpnotes.theory.statements import Identity
 at, CLAIMS = PAPER.section()
 
 
-k = SYMBOLS.symbol("k", "coordinate, or member of a batch", domain=d.domain)
+k = symbol("k", "coordinate, or member of a batch", domain=d.domain)
 variance = sqrt(Sum(sigma**2 / B**2, (k, 1, B)) + Sum(Delta**2, (k, 1, d)))
 sizes = ({d: 3, B: 2}, {d: 1, B: 4})
 at("defB.1.variance", "Definition B.1", "Total noise")(
@@ -61,14 +61,14 @@ at("defB.1.scales", "Definition B.1, and the proof of Lemma B.10", "Radius times
     Identity(radius * escape, c_R * c_I / (rho * eta), radius * escape, where=SCALES), "R and I of Definition B.1."
 )
 
-cost = SYMBOLS.symbol("R^2/(c eta I)", "decrease by Lemma B.4", LOSS, latex="\\mathcal{R}^2/(c\\eta\\mathcal{I})")
+cost = symbol("R^2/(c eta I)", "decrease by Lemma B.4", LOSS, latex="\\mathcal{R}^2/(c\\eta\\mathcal{I})")
 at("defB.1.localize", "Corollary B.5, proof", "Decrease that a distance R costs")(
     Identity(cost, c_R**2 / (c * c_I) * sqrt(alpha**3 / rho), radius**2 / (c * eta * escape), where=SCALES),
     "R and I of Definition B.1.",
 )
 at("defB.1.iterations", "Appendix B, choice of parameters", "Number of iterations, from decrease and duration")(
     Identity(
-        SYMBOLS.symbol("f_max I/F", "iterations until f_max is used up", latex="f_{\\max}\\mathcal{I}/\\mathcal{F}"),
+        symbol("f_max I/F", "iterations until f_max is used up", latex="f_{\\max}\\mathcal{I}/\\mathcal{F}"),
         f_max / (eta * alpha**2),
         f_max * escape / decrease,
         where={escape: 1 / (eta * sqrt(rho * alpha)), decrease: sqrt(alpha**3 / rho)},
@@ -77,8 +77,8 @@ at("defB.1.iterations", "Appendix B, choice of parameters", "Number of iteration
     "the proof make large, see defB.1.constants.",
 )
 
-c_B4 = SYMBOLS.symbol("c_B4", "constant of Lemma B.4: at least 16 by its proof", latex="c_{B.4}", usual=(16, 100))
-c_B9 = SYMBOLS.symbol("c_B9", "constant of Lemmas B.9 and B.10", latex="c_{B.9}", usual=(1, 10))
+c_B4 = symbol("c_B4", "constant of Lemma B.4: at least 16 by its proof", latex="c_{B.4}", usual=(16, 100))
+c_B9 = symbol("c_B9", "constant of Lemmas B.9 and B.10", latex="c_{B.9}", usual=(1, 10))
 at("defB.1.constants", "Definition B.1 and the proofs of B.5, B.8 to B.12", "The constants of escaping fit together")(
     Inequality(
         10 * c_I / c_F,
@@ -86,7 +86,7 @@ at("defB.1.constants", "Definition B.1 and the proofs of B.5, B.8 to B.12", "The
         {c_I: (2, 20)},
         where={c_F: c_R**2 / (2 * c_B4 * c_I), c_R: Rational(1, 20) / (2 * c_B9 * c_I)},
         example={c_I: 2, c_B4: 16, c_B9: 1},
-        subject=SYMBOLS.symbol(
+        subject=symbol(
             "T*eta*alpha^2/f_max", "iterations, over those of Theorem 3.4", latex="T\\eta\\alpha^2/f_{\\max}"
         ),
     ),
@@ -122,7 +122,7 @@ at("defB.1.improvement", "Appendix B, choice of parameters", "Decrease at the bo
     "gamma x, summed up from 0 to R.",
 )
 
-factor = SYMBOLS.symbol("x_{t+1}/x_t", "growth in one iteration", latex="x_{t+1}/x_t")
+factor = symbol("x_{t+1}/x_t", "growth in one iteration", latex="x_{t+1}/x_t")
 slope_of = diff(eigenvalue * position**2, position)
 example = {eta: 0.1, gamma: 1}
 # The factor by which a step multiplies x, for the slope that is the derivative of eigenvalue * x^2.
@@ -139,7 +139,7 @@ at("defB.1.step_growth", "Appendix B, choice of parameters", "Growth along the e
 
 def enough_iterations(value: Any, share: int, **more: Any) -> Identity:
     """Return the T at which T/4 gradients of norm alpha decrease the objective by 2 f_max, by Lemma B.2 or C.1."""
-    a_step = SYMBOLS.symbol("eta*alpha^2/share", "decrease of a step at a gradient of norm alpha", LOSS)
+    a_step = symbol("eta*alpha^2/share", "decrease of a step at a gradient of norm alpha", LOSS)
     return Identity(T, value, 2 * f_max / (a_step / 4), where={a_step: eta / share * alpha**2}, **more)
 
 
@@ -165,7 +165,7 @@ at("lemmaB.3.second", "Lemma B.3, proof", "Second condition on the step size")(
     ),
 )
 
-worse = SYMBOLS.symbol("a", "L/sqrt(rho alpha)", domain=FROM_ONE)
+worse = symbol("a", "L/sqrt(rho alpha)", domain=FROM_ONE)
 at("corB.5.step", "Corollary B.5, proof", "Condition on the step size for escaping")(
     Inequality(
         eta * total**2 * (c_I * L / sqrt(rho * alpha) + ell),
@@ -176,7 +176,7 @@ at("corB.5.step", "Corollary B.5, proof", "Condition on the step size for escapi
     "At the largest step size that is allowed there, with L = a sqrt(rho alpha), a >= 1.",
 )
 
-distance = SYMBOLS.symbol("|x_t-x_0|^2", "squared distance", LENGTH**2, latex="\\|x_{t_0+\\tau}-x_{t_0}\\|^2")
+distance = symbol("|x_t-x_0|^2", "squared distance", LENGTH**2, latex="\\|x_{t_0+\\tau}-x_{t_0}\\|^2")
 needed = sqrt(alpha**3 / rho) * eta / (eta * sqrt(rho * alpha))  # F eta I
 at("corB.5.distance", "Corollary B.5", "Distance after which the objective has decreased")(
     Rate(distance, sqrt(alpha / rho), {"squared distance": distance}, (distance,), {"decrease": needed / distance}),
@@ -188,7 +188,7 @@ at("corB.5.distance", "Corollary B.5", "Distance after which the objective has d
     ),
 )
 
-share = SYMBOLS.symbol("share", "decrease of a bucket over F, on average")
+share = symbol("share", "decrease of a bucket over F, on average")
 least = {first_share: Rational(1, 4), second_share: Rational(1, 2)}
 escaping = first_share * second_share * longer / 3
 at("lemmaB.12.share", "Lemma B.12, proof", "Share of the buckets that decrease the objective")(
@@ -204,8 +204,8 @@ at("lemmaB.12.share", "Lemma B.12, proof", "Share of the buckets that decrease t
     ),
 )
 
-tried = SYMBOLS.symbol("k", "number of buckets with a saddle point that may escape", domain=COUNT)
-none_escapes = SYMBOLS.symbol("P[no escape]", "probability that no bucket escapes", latex="P[\\mathrm{no~escape}]")
+tried = symbol("k", "number of buckets with a saddle point that may escape", domain=COUNT)
+none_escapes = symbol("P[no escape]", "probability that no bucket escapes", latex="P[\\mathrm{no~escape}]")
 at("lemmaB.12.probability", "Lemma B.12, with its proof", "Probability that enough buckets escape")(
     Inequality(
         Rational(2, 3) ** tried,
@@ -232,7 +232,7 @@ at("lemmaB.12.probability", "Lemma B.12, with its proof", "Probability that enou
     ),
 )
 
-buckets = SYMBOLS.symbol("T/I", "number of buckets", latex="T/\\mathcal{I}")
+buckets = symbol("T/I", "number of buckets", latex="T/\\mathcal{I}")
 at("lemmaB.12.buckets", "Lemma B.12, proof", "Number of buckets")(
     Identity(buckets, 64 * f_max * sqrt(rho * alpha) / c_I, T / escape, where=SCALES),
     "T and I of Definition B.1.",
@@ -242,7 +242,7 @@ at("lemmaB.12.buckets", "Lemma B.12, proof", "Number of buckets")(
     ),
 )
 
-gained = SYMBOLS.symbol("TF/(10I)", "decrease", LOSS, latex="T\\mathcal{F}/(10\\mathcal{I})")
+gained = symbol("TF/(10I)", "decrease", LOSS, latex="T\\mathcal{F}/(10\\mathcal{I})")
 at("lemmaB.12.progress", "Lemma B.12, proof", "Decrease over all buckets")(
     Identity(gained, f_max * 64 * c_F / (10 * c_I), T * decrease / (10 * escape), where=SCALES),
     "T, F and I of Definition B.1.",

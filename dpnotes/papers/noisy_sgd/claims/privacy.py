@@ -6,6 +6,7 @@ from sympy import E, Rational, Sum, exp, factorial, log, sqrt
 
 from dpnotes.papers.noisy_sgd import calculators
 from dpnotes.papers.noisy_sgd.notation import *
+from dpnotes.papers.noisy_sgd.notation import symbol
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Rate
@@ -51,7 +52,7 @@ window = {"window of epsilon": epsilon * n**2 / (T * B**2)}
 
 def calls(value: Any, **more: Any) -> Rate:
     """Return the rate of the least T B, with everything else tuned."""
-    subject = SYMBOLS.symbol("TB", "number of stochastic gradients", latex="T B")
+    subject = symbol("TB", "number of stochastic gradients", latex="T B")
     constraints = {**moments, "batch": B / n, "privacy": privacy(bound), **window}
     tuned = (eta, T, Delta, B)
     return Rate(subject, value, {"calls": T * B}, tuned, constraints, logs=(ell,), **more)
@@ -82,7 +83,7 @@ at("thm3.1", "Theorem 3.1", "Clipped SGD is private")(
 
 log_delta = log(1 / delta)
 private = c_2 * C * sqrt(T * log_delta) / (n * epsilon)  # Delta of Theorems 3.1 and 3.3
-rate = SYMBOLS.symbol("q", "sampling rate, the share of the data in a batch", domain=UNIT_INTERVAL)
+rate = symbol("q", "sampling rate, the share of the data in a batch", domain=UNIT_INTERVAL)
 multiplier = c_2 * rate * sqrt(T * log_delta) / epsilon  # Abadi et al.: on the sum of B gradients of norm C, times C
 sampled = {rate: B / n}
 at("thm3.1.noise", "Theorem 3.1", "Noise of clipped SGD")(
@@ -96,7 +97,7 @@ at("thm3.1.window", "Theorem 3.1", "Window of epsilon")(
     "Abadi et al. (2016): epsilon < c_1 q^2 T at q = B/n.",
 )
 
-above = SYMBOLS.symbol("f(x_t)-f*", "objective above its minimum", LOSS, latex="f(x_t) - f^*")
+above = symbol("f(x_t)-f*", "objective above its minimum", LOSS, latex="f(x_t) - f^*")
 at("lemma3.2.gradient", "Lemma 3.2", "The part of the gradient bound without noise")(
     Identity(C, 2 * sqrt(L * f_max), sqrt(above / (eta - L * eta**2 / 2)), where={above: 2 * f_max, eta: 1 / L}),
     "A step of length eta |grad f| decreases f by at least (eta - L eta^2/2) |grad f|^2, most at eta = 1/L, and by no "
@@ -109,9 +110,7 @@ spread = sigma * sqrt(log(1 + (E - 1) * n))
 reached = sqrt(2 * L * (f_max + c * eta * total**2 * (eta * L * T + ell))) + spread
 gradients = {alpha: (1e-6, 10)}
 at_the_choice = {T: 64 * f_max / (eta * alpha**2), eta: c_eta * alpha**2 / (L * total**2)}
-largest = SYMBOLS.symbol(
-    "max|grad f_i|", "largest gradient of a sample", GRADIENT, latex="\\max_{i,t} \\|\\nabla f_i(x_t)\\|"
-)
+largest = symbol("max|grad f_i|", "largest gradient of a sample", GRADIENT, latex="\\max_{i,t} \\|\\nabla f_i(x_t)\\|")
 printed_c = 2 * sqrt(L * f_max) + c * (
     L * sqrt(log(T / delta)) + sigma * sqrt(log(n * T)) + sqrt(sigma * log(1 / delta))
 )
@@ -145,9 +144,7 @@ at("lemma3.2.step", "Lemma 3.2 and Theorem 3.3", "Step size of the gradient boun
 )
 
 quadratic = {n: (100, 1e5), T: (10, 1e5), ell: (2, 20)}
-noisy_gradient = SYMBOLS.symbol(
-    "E|grad|^2", "mean squared gradient", GRADIENT**2, latex="\\mathbb{E}\\|\\nabla f(x_t)\\|^2"
-)
+noisy_gradient = symbol("E|grad|^2", "mean squared gradient", GRADIENT**2, latex="\\mathbb{E}\\|\\nabla f(x_t)\\|^2")
 contraction = 1 - eta * L
 at("lemma3.2.noise", "Lemma 3.2, as used in Theorem 3.3", "The gradient bound and the privacy noise")(
     Inequality(
@@ -177,8 +174,8 @@ at("lemma3.2.noise", "Lemma 3.2, as used in Theorem 3.3", "The gradient bound an
     ),
 )
 
-squared = SYMBOLS.symbol("y", "squared norm over the variance of a coordinate")
-index = SYMBOLS.symbol("k", "index of a sum", domain=d.domain)
+squared = symbol("y", "squared norm over the variance of a coordinate")
+index = symbol("k", "index of a sum", domain=d.domain)
 # P(chi^2 > y) in an even dimension d, for the event that one of T - 1 independent gradients is longer than C.
 term = (squared / 2) ** index / factorial(index)
 chi_squared = exp(-squared / 2) * Sum(term, (index, 0, d / 2 - 1))
@@ -190,7 +187,7 @@ at("lemma3.2.probability", "Lemma 3.2, as used in Theorem 3.3", "Probability tha
         where={squared: (n * epsilon / c_2) ** 2 / (T * log_delta)},
         instance={d: 100},
         example={n: 1000, T: 1000, epsilon: 1, c_2: 1, delta: 1e-5},
-        subject=SYMBOLS.symbol(
+        subject=symbol(
             "P[max|grad f(x_t)| > C]",
             "probability that a gradient is large",
             latex="P[\\max_t \\|\\nabla f(x_t)\\| > C]",
@@ -212,7 +209,7 @@ at("lemma3.2.probability", "Lemma 3.2, as used in Theorem 3.3", "Probability tha
                 eta: alpha**2 / (L * (alpha**2 + noise_variance)),
             },
             instance={d: 100},
-            subject=SYMBOLS.symbol(
+            subject=symbol(
                 "P[|grad f(x_t)| > alpha*sqrt(log(1/delta_t))]",
                 "probability that one gradient is large",
                 latex="P[\\|\\nabla f(x_t)\\| > \\alpha \\sqrt{\\log(1/\\delta_t)}]",
@@ -221,22 +218,21 @@ at("lemma3.2.probability", "Lemma 3.2, as used in Theorem 3.3", "Probability tha
     ),
 )
 
-exp_epsilon = SYMBOLS.symbol("K", "e^epsilon", latex="e^{\\varepsilon}", domain=ABOVE_ONE, usual=(1.01, 30))
-p = SYMBOLS.symbol("p", "probability of an event under D', with clipping", domain=UNIT_INTERVAL, usual=(0.05, 0.9))
-q = SYMBOLS.symbol("q", "probability of an event under D, with clipping", domain=UNIT_INTERVAL, usual=(0.05, 0.95))
-u = SYMBOLS.symbol("u", "probability that clipping acts under D", domain=UNIT_INTERVAL, usual=(1e-3, 0.1))
-v = SYMBOLS.symbol("v", "probability that clipping acts under D'", domain=UNIT_INTERVAL, usual=(1e-3, 0.1))
+exp_epsilon = symbol("K", "e^epsilon", latex="e^{\\varepsilon}", domain=ABOVE_ONE, usual=(1.01, 30))
+p = symbol("p", "probability of an event under D', with clipping", domain=UNIT_INTERVAL, usual=(0.05, 0.9))
+q = symbol("q", "probability of an event under D, with clipping", domain=UNIT_INTERVAL, usual=(0.05, 0.95))
+u = symbol("u", "probability that clipping acts under D", domain=UNIT_INTERVAL, usual=(1e-3, 0.1))
+v = symbol("v", "probability that clipping acts under D'", domain=UNIT_INTERVAL, usual=(1e-3, 0.1))
 failures = {delta: (1e-3, 0.1)}
-hockey_stick = SYMBOLS.symbol("delta(A_2)", "delta of Algorithm 2", latex="\\delta(\\mathbb{A}_2)")
+hockey_stick = symbol("delta(A_2)", "delta of Algorithm 2", latex="\\delta(\\mathbb{A}_2)")
 unclipped = (q + u) - exp_epsilon * (p - v)
 clipped_is_private = (q <= exp_epsilon * p + delta, 1 - p <= exp_epsilon * (1 - q) + delta)
 known = (*clipped_is_private, u <= delta, v <= delta)
 tight = {exp_epsilon: 3, p: 0.2, q: 0.61, u: 0.01, v: 0.01, delta: 0.01}
 # The facts of the proof as shares of delta, without regard to their actual probabilities.
-spent = SYMBOLS.symbol("s", "share of delta that clipped SGD uses up", domain=UNIT_INTERVAL, usual=(1e-3, 1))
+spent = symbol("s", "share of delta that clipped SGD uses up", domain=UNIT_INTERVAL, usual=(1e-3, 1))
 s_u, s_v = (
-    SYMBOLS.symbol(f"s_{x}", "share of delta by which clipping acts", domain=UNIT_INTERVAL, usual=(1e-3, 1))
-    for x in "uv"
+    symbol(f"s_{x}", "share of delta by which clipping acts", domain=UNIT_INTERVAL, usual=(1e-3, 1)) for x in "uv"
 )
 facts = {q: exp_epsilon * p + spent * delta, u: s_u * delta, v: s_v * delta}
 at("thm3.3.privacy", "Theorem 3.3, with its proof", "Privacy without clipping, as it is argued")(
@@ -261,8 +257,7 @@ at("thm3.3.noise", "Theorem 3.3", "Noise without clipping")(
     Identity(Delta, printed_noise, multiplier * C / B, where={**sampled, C: correct_c}),
     "The noise of Theorem 3.1 with the gradient bound in place of the clipping threshold.",
     Severity.CONSTANT(
-        "As in Lemma 3.2, the printed C is not homogeneous, and it does not cover the noise itself.",
-        correct_noise,
+        "As in Lemma 3.2, the printed C is not homogeneous, and it does not cover the noise itself.", correct_noise
     ),
 )
 

@@ -84,8 +84,9 @@ def theorem_3_1_noise(
     return NoiseChoice(found["Delta"], epsilon, delta, f"Theorem 3.1 with c_2 = {c_2:g}", (premise,))
 
 
+@checked
 def least_noise(
-    sigma: float, batch_size: int, *, num_steps: int | None = None, delta: float | None = None, factor: float = 1.0
+    sigma: Positive, batch_size: AtLeastOne, *, num_steps: AtLeastOne | None = None, delta: Probability | None = None
 ) -> float:
     """Return the least Delta for which the paper claims convergence, up to constants.
 
@@ -99,7 +100,6 @@ def least_noise(
       batch_size: B, at least 1.
       num_steps: T, given together with delta, for Appendix C.
       delta: the failure probability of convergence, in (0, 1).
-      factor: multiplies the result, at least 1.
 
     Raises:
       ValueError: an argument is outside its domain, or one of T and delta is missing.
@@ -108,19 +108,10 @@ def least_noise(
       >>> least_noise(1.0, 100), round(least_noise(1.0, 100, num_steps=1000, delta=0.1), 6)
       (0.1, 10.0)
     """
-    validate.positive(sigma=sigma)
-    validate.at_least(1, batch_size=batch_size)
-    validate.real(factor=factor)
-    if factor < 1:
-        raise ValueError(f"Expected factor={factor!r} >= 1.")
     if (num_steps is None) != (delta is None):
         raise ValueError(f"Expected num_steps={num_steps} and delta={delta} together, or neither.")
-    share = 1.0
-    if num_steps is not None:
-        validate.at_least(1, num_steps=num_steps)
-        validate.between(0, 1, delta=delta)
-        share = delta / num_steps  # type: ignore[operator]
-    return factor * sigma / math.sqrt(share * batch_size)
+    share = 1.0 if num_steps is None or delta is None else delta / num_steps
+    return sigma / math.sqrt(share * batch_size)
 
 
 # ---------------------------------------------------------------- the algorithms

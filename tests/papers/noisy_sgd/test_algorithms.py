@@ -94,13 +94,11 @@ def test_calibrated_noise_is_enough_and_not_much_less_is():
 
 
 def test_the_least_noise_for_convergence():
-    assert least_noise(3.0, 9) == 1.0 and least_noise(3.0, 9, factor=20.0) == 20.0
+    assert least_noise(3.0, 9) == 1.0
     # Appendix C: delta~ = delta / T.
     assert least_noise(3.0, 9, num_steps=100, delta=0.25) == pytest.approx(20.0)
     with pytest.raises(ValueError, match="Expected num_steps=5 and delta=None together"):
         least_noise(1.0, 1, num_steps=5)
-    with pytest.raises(ValueError, match="Expected factor=0.5 >= 1"):
-        least_noise(1.0, 1, factor=0.5)
 
 
 def test_a_baseline_without_noise_guarantees_nothing():

@@ -1,5 +1,7 @@
 """Gradient descent: Sections 3 and 4.1, with their proofs."""
 
+from dataclasses import replace
+
 from sympy import Derivative, Integer, LambertW, Sum, diff, exp, log, oo, sqrt
 
 from dpnotes.papers.budget_schedules import calculators
@@ -13,19 +15,17 @@ from dpnotes.theory.symbols import expand
 
 at, CLAIMS = PAPER.section()
 
-at(
-    "assumptions",
-    "Section 3, assumptions, and Definition 4.1",
-    "Bounded gradients and Polyak-Lojasiewicz, where no bounded domain is asked for",
-)(
-    Inequality(u * exp(2 * steps), Integer(1), {u: (1e-6, 0.999)}, example={u: 0.01, steps: 3}),
+ascent = Inequality(u * exp(2 * steps), Integer(1), {u: (1e-6, 0.999)})
+unbounded = "Bounded gradients and Polyak-Lojasiewicz, where no bounded domain is asked for"
+at("assumptions", "Section 3, assumptions, and Definition 4.1", unbounded)(
+    replace(ascent, example={u: 0.01, steps: 3}),
     "f(theta) - f^* = u G^2/(2 mu), at most G^2/(2 mu) by both assumptions; gradient ascent for a time T/mu "
     "multiplies it by at least e^{2T}.",
     Severity.PROOF(
         "On the whole space only constant losses satisfy both, and the theorems are about nothing else. A bounded "
         "domain is needed (left by gradient ascent in time, and by the steps, which nothing projects), or clipping, "
         "whose bias Theorem 4.2 does not treat.",
-        Inequality(u * exp(2 * steps), Integer(1), {u: (1e-6, 0.999)}, conditions=(2 * steps <= log(1 / u),)),
+        replace(ascent, conditions=(2 * steps <= log(1 / u),)),
     ),
 )
 
@@ -290,26 +290,15 @@ at("thm4.5.K_upper", "Theorem 4.5, proof", "Upper bound of 1/(1 - sqrt(gamma))")
 dynamic_min = symbol(
     "ERUB_min(dynamic)", "least bound of the dynamic schedule", latex="\\mathrm{ERUB}^{dynamic}_{\\min}"
 )
+share = kappa**2 * alpha / (kappa**2 * alpha + 1)
+levels = {**curvatures, alpha: (1e-16, 1)}
 at("thm4.5.upper", "Theorem 4.5, proof", "Upper bound of the least dynamic bound")(
-    Inequality(
-        dynamic_exact,
-        4 * kappa**2 * alpha / (kappa**2 * alpha + 1),
-        {**curvatures, alpha: (1e-16, 1)},
-        where=by_curvature,
-        subject=dynamic_min,
-    ),
+    Inequality(dynamic_exact, 4 * share, levels, where=by_curvature, subject=dynamic_min),
     "The minimum is alpha K^2/(1 + alpha K^2) with K <= 2 kappa.",
     calculation=calculators.LEAST_DYNAMIC,
 )
 at("thm4.5.lower", "Theorem 4.5, proof", "Lower bound of the least dynamic bound")(
-    Inequality(
-        dynamic_exact,
-        kappa**2 * alpha / (kappa**2 * alpha + 1) / 4,
-        {**curvatures, alpha: (1e-16, 1)},
-        ">=",
-        where=by_curvature,
-        subject=dynamic_min,
-    ),
+    Inequality(dynamic_exact, share / 4, levels, ">=", where=by_curvature, subject=dynamic_min),
     "The minimum is alpha K^2/(1 + alpha K^2) with K >= kappa, so that the factor 1/4 is not needed.",
     calculation=calculators.LEAST_DYNAMIC,
 )

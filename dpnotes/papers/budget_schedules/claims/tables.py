@@ -68,11 +68,8 @@ at("table1.static_schedule", "Table 1, GD+zCDP, static", "GD+zCDP, static: sched
 row("static", "GD+zCDP, static", uniform, level * log(horizon), "eq. (9).")
 
 schedule = gamma ** (x / 2) * (gamma ** (-steps / 2) - 1) / (1 - sqrt(gamma)) / R
-growing = {
-    "where": {gamma: Rational(9, 10), R: Rational(2, 5)},
-    "subject": symbol("sigma_t^2", "noise of step t"),
-    "example": {steps: 20, x: 1},
-}
+nine_tenths, noise_of = {gamma: Rational(9, 10), R: Rational(2, 5)}, symbol("sigma_t^2", "noise of step t")
+growing = {"where": nine_tenths, "subject": noise_of, "example": {steps: 20, x: 1}}
 at("table1.dynamic_schedule", "Table 1, GD+zCDP, dynamic", "GD+zCDP, dynamic: schedule")(
     Ratio(schedule, gamma ** ((x - steps) / 2) / R, {steps: (10, 1), x: (1, 1)}, "O", **growing),
     "The schedule of Theorem 4.5; gamma = 9/10, R = 2/5, at any t, and T to infinity.",

@@ -1,5 +1,6 @@
 """Appendix B: Definition B.1 and its consequences."""
 
+from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -206,14 +207,10 @@ at("lemmaB.12.share", "Lemma B.12, proof", "Share of the buckets that decrease t
 
 tried = symbol("k", "number of buckets with a saddle point that may escape", domain=COUNT)
 none_escapes = symbol("P[no escape]", "probability that no bucket escapes", latex="P[\\mathrm{no~escape}]")
+rarely = {tried: (1, 100), T: (1, 1e6), delta_t: (1e-9, 1e-3)}
+few = Inequality(Rational(2, 3) ** tried, T * delta_t, rarely, subject=none_escapes)
 at("lemmaB.12.probability", "Lemma B.12, with its proof", "Probability that enough buckets escape")(
-    Inequality(
-        Rational(2, 3) ** tried,
-        T * delta_t,
-        {tried: (1, 100), T: (1, 1e6), delta_t: (1e-9, 1e-3)},
-        example={tried: 8, T: 1000, delta_t: 1e-6},
-        subject=none_escapes,
-    ),
+    replace(few, example={tried: 8, T: 1000, delta_t: 1e-6}),
     "Each bucket with a saddle point escapes with probability 1/3 (Lemma B.11), here independently: none of k does "
     "with (2/3)^k, which does not depend on delta_t.",
     Severity.PROOF(
@@ -222,13 +219,7 @@ at("lemmaB.12.probability", "Lemma B.12, with its proof", "Probability that enou
         "k escapes where k >= log(1/(T delta_t))/log(3/2); one in six of k does with probability 1 - exp(-k/18), by "
         "Hoeffding's inequality for martingales. For alpha small against f_max there are enough, T/I of the order "
         "sqrt(rho) f_max/alpha^(3/2).",
-        Inequality(
-            Rational(2, 3) ** tried,
-            T * delta_t,
-            {tried: (1, 100), T: (1, 1e6), delta_t: (1e-9, 1e-3)},
-            conditions=(tried >= log(1 / (T * delta_t)) / log(Rational(3, 2)),),
-            subject=none_escapes,
-        ),
+        replace(few, conditions=(tried >= log(1 / (T * delta_t)) / log(Rational(3, 2)),)),
     ),
 )
 

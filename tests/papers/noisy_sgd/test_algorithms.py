@@ -83,16 +83,6 @@ def test_the_noise_of_theorem_3_1_is_its_formula_and_knows_its_window():
         theorem_3_1_noise(2.0, 0.01, **(SIZES | {"batch_size": 60_000}), c_1=1.0, c_2=1.0)
 
 
-def test_calibrated_noise_is_enough_and_not_much_less_is():
-    how = {"sampling": POISSON, "relation": ZERO, "num_steps": 50}
-    choice = calibrated_noise(2.0, 1e-3, norm_bound=0.7, **how, divisor=8)
-    multiplier = choice.std / (0.7 / 8)
-    found = [account([Event(z * multiplier, ZERO, POISSON, 50)], 1e-3).epsilon for z in (1.0, 0.99)]
-    assert found[0] <= 2.0 < found[1]
-    runs = descend([choice], clipped=True, norm_bound=0.7, sampling=POISSON, relation=ZERO, num_steps=50)
-    assert runs.guarantees[0].epsilon == pytest.approx(2.0, rel=1e-4) and runs.guarantees[0].epsilon <= 2.0
-
-
 def test_the_least_noise_for_convergence():
     assert least_noise(3.0, 9) == 1.0
     # Appendix C: delta~ = delta / T.

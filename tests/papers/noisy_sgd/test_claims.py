@@ -117,31 +117,6 @@ def test_transcripts_keep_two_delta_and_the_weaker_coupling_does_not():
     assert worst > 0.1  # the control: the probability of S^c cannot be omitted
 
 
-def test_the_opposite_of_monotone_is_refuted():
-    opposite = replace(statement("sec4.monotone"), sense="increasing")
-    assert opposite.verdict().kind == Kind.CONTRADICTED
-
-
-def test_weaker_transcript_bounds_are_refuted():
-    own = statement("own.transcript")
-    outside = next(x for x in own.bound.free_symbols if x.name == "s")
-    for bound in (s.delta + outside / 2, s.delta / 2 + outside, outside, s.delta):
-        assert replace(own, bound=bound).verdict().kind == Kind.CONTRADICTED
-
-
-def test_clipping_is_never_active_yet_privacy_is_lost_when_noise_is_forgotten():
-    """lemma3.2.noise, simulated: gradients of the quadratic against C, at eta = 1/L and at the small step size."""
-    generator = np.random.default_rng(1)
-    n, steps, d, smoothness = 1000, 300, 400, 1.0
-    noise = math.sqrt(1000 * math.log(1e5)) / n  # Delta/C at T = 1000, epsilon = c_2 = 1
-    for eta, exceeds in ((1 / smoothness, True), (0.05 / smoothness, False)):
-        x, largest = np.zeros(d), 0.0
-        for _ in range(steps):
-            x = x - eta * (smoothness * x + noise * generator.standard_normal(d))
-            largest = max(largest, float(np.linalg.norm(smoothness * x)))
-        assert (largest > 1.5) == exceeds  # in units of C
-
-
 def value_at(expression, **numbers):
     symbols = {x.name: x for x in expression.free_symbols}
     return float(expression.xreplace({symbols[name]: sympy.sympify(value) for name, value in numbers.items()}))
@@ -240,13 +215,6 @@ def test_sensitivity_bounds_that_are_too_small_are_refuted():
     assert replace(own, bound=own.bound / 2).verdict().kind == Kind.CONTRADICTED
     sample = statement("own.sample")
     assert replace(sample, bound=sympy.log(s.n)).verdict().kind == Kind.CONTRADICTED
-
-
-def test_the_decrease_of_appendix_b_is_that_of_its_own_quadratic():
-    """For f = x^T H x, not x^T H x/2, R^2 gamma is right, and half of it is not."""
-    own = statement("defB.1.improvement")
-    assert own.verdict().kind == Kind.EXACT
-    assert own.restate(own.value / 2).verdict().kind == Kind.CONTRADICTED
 
 
 # ---------------------------------------------------------------- calculators

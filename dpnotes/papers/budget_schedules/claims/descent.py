@@ -150,14 +150,9 @@ curvatures = {kappa: (1 + 1e-6, 1e6)}
 at("thm4.3.log_lower", "Theorem 4.3, proof", "Lower bound of ln(1/gamma)")(
     Inequality(ell, 1 / kappa, curvatures, ">=", where=by_curvature), "-ln(1 - y) >= y."
 )
+large_kappa, shares = (kappa * (1 - c) >= 1,), {**curvatures, c: (1e-3, 1 - 1e-4)}
 at("thm4.3.log_upper", "Theorem 4.3, proof", "Upper bound of ln(1/gamma)")(
-    Inequality(
-        ell,
-        1 / (c * kappa),
-        {**curvatures, c: (1e-3, 1 - 1e-4)},
-        where=by_curvature,
-        conditions=(kappa * (1 - c) >= 1,),
-    ),
+    Inequality(ell, 1 / (c * kappa), shares, where=by_curvature, conditions=large_kappa),
     "ln(1 + 1/(kappa - 1)) <= 1/(kappa - 1) <= 1/(c kappa) for kappa >= 1/(1 - c).",
 )
 

@@ -354,14 +354,9 @@ at("thm4.7.contraction", "Theorem 4.7, proof, and Theorem 4.10, proof", "1/(1 - 
         kappa / eta0,
     ),
 )
+until_That, region = (gamma ** (x - 1) * (1 - beta**x) >= 1 - beta,), {gamma: (0.02, 0.99999), x: (1, 2000)}
 at.own("early", "Error while T <= That")(
-    Inequality(
-        gamma**x,
-        gamma * (1 - beta),
-        {gamma: (0.02, 0.99999), x: (1, 2000)},
-        ">=",
-        conditions=(gamma ** (x - 1) * (1 - beta**x) >= 1 - beta,),
-    ),
+    Inequality(gamma**x, gamma * (1 - beta), region, ">=", conditions=until_That),
     "Compare Theorems 4.7 and 4.8 and Appendix B: the bound stays above gamma (1 - beta), so that their first branch "
     "never applies to small errors, whatever N.",
 )

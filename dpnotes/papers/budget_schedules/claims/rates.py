@@ -18,15 +18,9 @@ at, CLAIMS = PAPER.section()
 
 log_steps = log(1 + eta0 / (kappa * alpha))
 momentum = {gamma: 1 - eta0 / kappa, beta: Rational(1, 2), eta0: Rational(1, 5)}
+far = {kappa: (2, 1), alpha: (0.1, -1)}
 at("thm4.7.T", "Theorem 4.7", "Number of steps of the uniform schedule with momentum")(
-    Ratio(
-        log_steps / ell,
-        kappa / eta0 * log_steps,
-        {kappa: (2, 1), alpha: (0.1, -1)},
-        "O",
-        where=momentum,
-        subject=best_steps,
-    ),
+    Ratio(log_steps / ell, kappa / eta0 * log_steps, far, "O", where=momentum, subject=best_steps),
     "The proof chooses gamma^T = 1/(1 + eta_0/(kappa alpha)).",
 )
 
@@ -45,14 +39,7 @@ at("thm4.7.rate", "Theorem 4.7", "Rate of the uniform schedule with momentum, T 
     "is 35), and alpha to 0.",
 )
 at("thm4.8.T", "Theorem 4.8", "Number of steps of the dynamic schedule with momentum")(
-    Ratio(
-        2 * log_steps / ell,
-        2 * kappa / eta0 * log_steps,
-        {kappa: (2, 1), alpha: (0.1, -1)},
-        "O",
-        where=momentum,
-        subject=best_steps,
-    ),
+    Ratio(2 * log_steps / ell, 2 * kappa / eta0 * log_steps, far, "O", where=momentum, subject=best_steps),
     "The proof chooses gamma^{T/2} = kappa alpha/(kappa alpha + eta_0).",
 )
 
@@ -67,11 +54,12 @@ def least_over_steps(factor: sympy.Expr) -> sympy.Expr:
 
 from_below = 2 * eta0 * (1 - beta) ** 2  # w_t lies between this times gamma^{T-t} / (2 eta_0) and twice that
 from_above = 2 * eta0 * gamma / (gamma - beta**2)
+farther = {kappa: (10, 1), alpha: (1e-2, -1)}
 at("thm4.8.rate", "Theorem 4.8", "Rate of the dynamic schedule with momentum")(
     Ratio(
         least_over_steps(from_below),
         kappa * alpha / (kappa * alpha + eta0),
-        {kappa: (10, 1), alpha: (1e-2, -1)},
+        farther,
         "O",
         where=momentum,
         example={kappa: 1000, alpha: 1e-6},
@@ -83,12 +71,7 @@ at("thm4.8.rate", "Theorem 4.8", "Rate of the dynamic schedule with momentum")(
         "A factor kappa is hidden in the O. With the best schedule and T, the bound of Theorem 4.6 is of the order "
         "kappa^2 alpha/(kappa^2 alpha + eta_0); kappa alpha in place of kappa^2 alpha is too small by a factor of the "
         "order kappa where kappa^2 alpha is small.",
-        Ratio(
-            least_over_steps(from_above),
-            kappa**2 * alpha / (kappa**2 * alpha + eta0),
-            {kappa: (10, 1), alpha: (1e-2, -1)},
-            where=momentum,
-        ),
+        Ratio(least_over_steps(from_above), kappa**2 * alpha / (kappa**2 * alpha + eta0), farther, where=momentum),
     ),
 )
 

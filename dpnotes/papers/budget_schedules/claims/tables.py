@@ -30,7 +30,8 @@ cited(1, "GD_Adv", "GD+Adv", "schedule O(ln(N/delta)/R_MA), bound O(D ln^3 N/(N 
 many = {horizon: (1e6, 1)}
 table_steps = log(horizon**2 * R / D) / ell
 level = D / (horizon**2 * R)  # alpha of the tables, up to a constant: M = G = 1
-table = {steps: table_steps, alpha: level, **by_curvature, kappa: 10, D: 60, R: Rational(2, 5)}
+sizes = {alpha: level, **by_curvature, kappa: 10, D: 60, R: Rational(2, 5)}
+table = {steps: table_steps, **sizes}
 empirical = symbol("ERUB", "excess risk bound", latex="\\mathrm{ERUB}")
 far_out = "At T = ln(N^2 R/D)/ln(1/gamma), M = G = 1, kappa = 10, D = 60, R = 2/5, and N to infinity: "
 
@@ -203,13 +204,6 @@ stable("dynamic", "GD+zCDP, dynamic", one)
 stable("momentum_static", "Momentum, static, T > That", log_N)
 stable("momentum_dynamic", "Momentum, dynamic", one)
 at("table2.T", "Table 2", "Number of steps in all rows of this paper")(
-    Ratio(
-        log(1 + ell / alpha) / ell,
-        log(horizon**2 * R / D),
-        many,
-        "O",
-        where={alpha: level, **by_curvature, kappa: 10, D: 60, R: Rational(2, 5)},
-        subject=best_steps,
-    ),
+    Ratio(log(1 + ell / alpha) / ell, log(horizon**2 * R / D), many, "O", where=sizes, subject=best_steps),
     "The T of eq. (24); M = G = 1, kappa = 10, D = 60, R = 2/5, and N to infinity.",
 )

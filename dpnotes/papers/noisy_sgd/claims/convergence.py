@@ -29,16 +29,10 @@ SELECTION = "private selection of Section 3.4"  # the mechanism that all breache
 longer = symbol("w", "a factor", domain=FROM_ONE, usual=(1, 100))
 at_the_window = {Delta: c_2 * C * sqrt(T * ell) / (n * epsilon), T: longer * epsilon * n**2 / (c_1 * B**2)}
 norm_of_noise = symbol("|xi|", "norm of the noise", GRADIENT, latex="\\|\\xi_t\\|")
+sizes = {c_1: (0.1, 10), c_2: (0.1, 10), B: (1, 1e4), ell: (2, 20), n: (1e4, 1e6)}
+example = {c_1: 1, c_2: 1, C: 1, d: 10_000, B: 1000, epsilon: 1, ell: 11.5, n: 50_000, longer: 1}
 at("sec3.2.noise", "Section 3.2", "The noise is large compared with the gradients")(
-    Inequality(
-        sqrt(d) * Delta,
-        C,
-        {c_1: (0.1, 10), c_2: (0.1, 10), B: (1, 1e4), ell: (2, 20), n: (1e4, 1e6)},
-        ">=",
-        where=at_the_window,
-        example={c_1: 1, c_2: 1, C: 1, d: 10_000, B: 1000, epsilon: 1, ell: 11.5, n: 50_000, longer: 1},
-        subject=norm_of_noise,
-    ),
+    Inequality(sqrt(d) * Delta, C, sizes, ">=", where=at_the_window, example=example, subject=norm_of_noise),
     "Delta of Theorem 3.3 at T = w epsilon n^2/(c_1 B^2), the window of epsilon; C bounds the gradients.",
     Severity.CONSTANT(
         "The norm of the noise is C sqrt(d) times sqrt(T log(1/delta))/(n epsilon), a factor that may be as small as "
@@ -94,15 +88,9 @@ at("sec3.2.step", "Section 3.2, proof sketch", "Decrease in one step at a large 
     "At a gradient of norm alpha and any step size up to min(1, alpha^2/variance)/(2 L), of which u is the share.",
 )
 of_escape = {decrease: SCALES[decrease], escape: SCALES[escape]}
+example = {eta: 0.01, alpha: 0.1, rho: 1, c_F: 1}
 at("sec3.2.decrease", "Section 3.2, proof sketch", "Large gradients: decrease after one iteration")(
-    Inequality(
-        eta * alpha**2 / 4,
-        decrease,
-        quantities,
-        ">=",
-        where=of_escape,
-        example={eta: 0.01, alpha: 0.1, rho: 1, c_F: 1},
-    ),
+    Inequality(eta * alpha**2 / 4, decrease, quantities, ">=", where=of_escape, example=example),
     "The computed decrease eta alpha^2/4, against the decrease F of escaping.",
     Severity.CONSTANT(
         "One iteration at a large gradient decreases the objective by eta alpha^2/4, the share of F that falls to one "
@@ -114,46 +102,29 @@ at("sec3.2.radius", "Section 3.2 and Appendix B, choice of parameters", "Radius 
     Identity(radius, sqrt(alpha / (4 * rho)), (gamma - gamma / 2) / rho, where={gamma: sqrt(rho * alpha)}),
     "An eigenvalue -sqrt(rho alpha) moves by at most rho R, and is to stay below -sqrt(rho alpha)/2.",
 )
+boundary = {"curvature": sqrt(rho * alpha) * sqrt(alpha / (4 * rho)) ** 2}
 at("sec3.2.improvement", "Section 3.2, proof sketch", "Decrease at the boundary of the ball")(
-    Rate(
-        decrease,
-        alpha ** Rational(3, 2),
-        {"curvature": sqrt(rho * alpha) * sqrt(alpha / (4 * rho)) ** 2},
-        normalised=(rho,),
-        order="Omega",
-    ),
+    Rate(decrease, alpha ** Rational(3, 2), boundary, normalised=(rho,), order="Omega"),
     "sqrt(rho alpha) R^2 at R = sqrt(alpha/(4 rho)).",
 )
 
 progress = symbol("FT/2I", "decrease over all iterations", LOSS, latex="\\mathcal{F}T/(2\\mathcal{I})")
+escapes, of_scales = {"escapes": decrease * T / (2 * escape)}, (decrease, T, escape)
+scales = {
+    "decrease of an escape": sqrt(alpha**3 / rho) / decrease,
+    "iterations": f_max / (eta * alpha**2) / T,
+    "duration of an escape": escape * eta * sqrt(rho * alpha),
+}
 at("sec3.2.progress", "Section 3.2, proof sketch", "Decrease over all iterations")(
-    Rate(
-        progress,
-        f_max,
-        {"escapes": decrease * T / (2 * escape)},
-        (decrease, T, escape),
-        {
-            "decrease of an escape": sqrt(alpha**3 / rho) / decrease,
-            "iterations": f_max / (eta * alpha**2) / T,
-            "duration of an escape": escape * eta * sqrt(rho * alpha),
-        },
-        order="Omega",
-        tilde=True,
-    ),
+    Rate(progress, f_max, escapes, of_scales, scales, order="Omega", tilde=True),
     "F is at least sqrt(alpha^3/rho), T at least f_max/(eta alpha^2), I at most 1/(eta sqrt(rho alpha)), up to "
     "constants.",
 )
 
 growth = symbol("G", "growth of the distance from a saddle point", latex="e^{\\mathcal{I}\\eta\\sqrt{\\rho\\alpha}}")
+reaching = {"the distance reaches R": radius / (growth * Delta * sqrt(eta / gamma))}
 at("sec3.2.growth", "Section 3.2, proof sketch", "Growth that reaches the boundary")(
-    Rate(
-        growth,
-        radius,
-        {"growth": growth},
-        (growth,),
-        {"the distance reaches R": radius / (growth * Delta * sqrt(eta / gamma))},
-        order="Theta",
-    ),
+    Rate(growth, radius, {"growth": growth}, (growth,), reaching, order="Theta"),
     "Lemma B.11: noise accumulates to (1 + eta gamma)^I Delta sqrt(eta/gamma).",
     Severity.TYPOGRAPHICAL(
         "exp(I eta sqrt(rho alpha)) = Theta(R) compares a number with a length; the scale of the noise is missing: R "
@@ -163,20 +134,11 @@ at("sec3.2.growth", "Section 3.2, proof sketch", "Growth that reaches the bounda
 )
 
 iteration = {"descent": f_max / (eta * T), "noise": eta * L * noise_variance, "concentration": noise_variance * ell / T}
+parameters, constants = {eta: alpha**2 / (d * Delta**2), T: SCALES[T]}, (L, rho, f_max)
+regime = {"minibatch noise": sigma**2 / (B * Delta**2), "large noise": alpha**2 / (d * Delta**2)}
+small_alpha = {**regime, "small alpha": alpha**2 / (L * f_max)}
 at("thm3.4.parameters", "Theorem 3.4", "Step size and number of iterations")(
-    Choice(
-        {eta: alpha**2 / (d * Delta**2), T: 64 * f_max / (eta * alpha**2)},
-        iteration,
-        alpha**2,
-        {"step size": eta * L},
-        {
-            "minibatch noise": sigma**2 / (B * Delta**2),
-            "large noise": alpha**2 / (d * Delta**2),
-            "small alpha": alpha**2 / (L * f_max),
-        },
-        logs=(ell,),
-        normalised=(L, rho, f_max),
-    ),
+    Choice(parameters, iteration, alpha**2, {"step size": eta * L}, small_alpha, logs=(ell,), normalised=constants),
     "Lemma B.3: the mean squared gradient is at most f_max/(eta T) + eta L variance + variance log/T, up to "
     "constants; B.2 needs eta < 1/L. Where alpha^2 exceeds d Delta^2 the step size has to be 1/L instead.",
 )
@@ -227,20 +189,11 @@ at("thm3.5.sigma", "Theorem 3.5", "Accuracy: dependence on sigma")(
     ),
     premises=("lemmaB.12.probability", "thmB.13.noise"),
 )
+of_steps = {"privacy": privacy(C), "step size": eta * L}
+least_alpha = {"accuracy": C * sqrt(L * f_max * d * ell) / (n * epsilon * alpha**2)}
+accurate = {**regime, "small alpha": ell * alpha**2 / (L * f_max), **least_alpha}
 at("thm3.5.parameters", "Theorem 3.5", "Step size and number of iterations")(
-    Choice(
-        {eta: alpha**2 / (d * Delta**2), T: 64 * f_max / (eta * alpha**2)},
-        iteration,
-        alpha**2,
-        {"privacy": privacy(C), "step size": eta * L},
-        {
-            "minibatch noise": sigma**2 / (B * Delta**2),
-            "large noise": alpha**2 / (d * Delta**2),
-            "small alpha": ell * alpha**2 / (L * f_max),
-            "accuracy": C * sqrt(L * f_max * d * ell) / (n * epsilon * alpha**2),
-        },
-        normalised=(L, rho, f_max),
-    ),
+    Choice(parameters, iteration, alpha**2, of_steps, accurate, normalised=constants),
     "Any alpha of at least sqrt(C) (L f_max d log(1/delta))^{1/4}/sqrt(n epsilon), the corrected accuracy for a "
     "gradient bound C, and any Delta above sigma/sqrt(B) and alpha/sqrt(d): the noise that privacy asks for is Delta "
     "again.",

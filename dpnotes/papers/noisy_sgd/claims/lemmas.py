@@ -53,13 +53,10 @@ at("lemmaB.2.coefficient", "Lemma B.2, proof", "Coefficient of the squared gradi
 
 left_over = symbol("noise", "what the noise takes from the decrease", LOSS)
 through = eta * total**2 * (eta * L * T + ell)
+terms = {"cross term": eta * total**2 * ell, "squares": eta**2 * L * total**2 * (T + ell)}
+small_step = {"step size": eta * L}
 at("lemmaB.2.noise", "Lemma B.2", "What the noise takes from the decrease")(
-    Rate(
-        left_over,
-        through,
-        {"cross term": eta * total**2 * ell, "squares": eta**2 * L * total**2 * (T + ell)},
-        regime={"step size": eta * L},
-    ),
+    Rate(left_over, through, terms, regime=small_step),
     "The two bounds of the proof: of the cross term, beyond an eighth of the gradients, and of the squares.",
 )
 at("lemmaB.2.probability", "Lemma B.2", "Failure probability of the descent lemma")(
@@ -97,17 +94,13 @@ at("lemmaB.4.sum", "Lemma B.4, proof", "Squared distance by squared gradients")(
     ),
     "Cauchy and Schwarz twice; v_k are the gradients' norms, sigma_t stands for that of the summed noise.",
 )
+terms = {
+    "gradients, by the decrease": eta**2 * T * decrease / eta,
+    "gradients, by the noise of the descent": eta**2 * T * through / eta,
+    "noise": eta**2 * T * total**2 * ell,
+}
 at("lemmaB.4.distance", "Lemma B.4", "Squared distance by decrease")(
-    Rate(
-        distance,
-        eta * T * (decrease + through),
-        {
-            "gradients, by the decrease": eta**2 * T * decrease / eta,
-            "gradients, by the noise of the descent": eta**2 * T * through / eta,
-            "noise": eta**2 * T * total**2 * ell,
-        },
-        regime={"step size": eta * L},
-    ),
+    Rate(distance, eta * T * (decrease + through), terms, regime=small_step),
     "Lemma B.2 for the sum of the squared gradients, T iterations, in which the objective decreases by F. (The "
     "constants of decrease and noise differ; where the objective grows, they cannot be one c.)",
 )
@@ -325,14 +318,10 @@ at("lemmaB.10.quadratic", "Lemma B.10, proof", "Error of the quadratic approxima
 )
 
 name = symbol("E|zetabar|^2", "second moment of the difference", GRADIENT**2)
+together = (first_share + second_share) ** 2 * sigma**2 / B
+example = {first_share: 1, second_share: 1, sigma: 1, B: 1}
 at("lemmaB.10.minibatch", "Lemma B.10, proof", "Minibatch noise of the coupled sequences")(
-    Inequality(
-        (first_share + second_share) ** 2 * sigma**2 / B,
-        sigma**2 / B,
-        {sigma: (0.1, 10)},
-        example={first_share: 1, second_share: 1, sigma: 1, B: 1},
-        subject=name,
-    ),
+    Inequality(together, sigma**2 / B, {sigma: (0.1, 10)}, example=example, subject=name),
     "zeta - zeta' of the same batch at two points, of norms u and v times sigma/sqrt(B) and any directions.",
     Severity.CONSTANT(
         "'Each err^sgd is nSG(sigma^2/B)' is meant of each zetabar, which is a difference of two: nSG(4 sigma^2/B). "
@@ -357,15 +346,9 @@ steeper = symbol("a", "L/sqrt(rho alpha)", domain=FROM_ONE, usual=(1, 100))
 bucket_step = alpha**2 / (L * total**2) * c_F / (c_I + ell)
 by_scales = {decrease: SCALES[decrease], escape: SCALES[escape], eta: bucket_step, L: steeper * sqrt(rho * alpha)}
 example = {alpha: 1, rho: 1, total: 1, steeper: 1, c: 1, c_F: 1, c_I: 1, ell: 2}
+lost = c * eta * total**2 * (eta * L * escape + ell)
 at("lemmaB.11.loss", "Lemma B.11", "Loss of a bucket without an escape")(
-    Inequality(
-        c * eta * total**2 * (eta * L * escape + ell),
-        decrease / 100,
-        {c: (1, 10)},
-        where=by_scales,
-        example=example,
-        subject=name,
-    ),
+    Inequality(lost, decrease / 100, {c: (1, 10)}, where=by_scales, example=example, subject=name),
     "c eta sigma_t^2 (eta L I + ell) of the descent lemma, at the step size of Corollary B.5, with L = a sqrt(rho "
     "alpha), a >= 1.",
     Severity.CONSTANT(
@@ -440,13 +423,10 @@ at("lemmaB.11.probability", "Lemma B.11", "Probability of an escape")(
         ),
     ),
 )
+least_share = symbol("share", "least share of alpha-SOSP among the iterates")
+quarters = {first_share: Rational(1, 4), second_share: Rational(1, 4)}
 at("thmB.13.share", "Theorem B.13", "Share of second-order stationary points")(
-    Identity(
-        symbol("share", "least share of alpha-SOSP among the iterates"),
-        Rational(1, 2),
-        1 - first_share - second_share,
-        where={first_share: Rational(1, 4), second_share: Rational(1, 4)},
-    ),
+    Identity(least_share, Rational(1, 2), 1 - first_share - second_share, where=quarters),
     "At most a quarter of large gradients (Lemma B.3), and at most a quarter of saddle points (Lemma B.12).",
     premises=("defB.1.constants", "lemmaB.11.loss", "lemmaB.12.share", "lemmaB.12.probability", "thmB.13.noise"),
 )
@@ -460,13 +440,9 @@ at("lemmaC.1.squares", "Lemma C.1, proof", "Squares of the two noises")(
 squares = symbol("S", "sum of the squared gradients", GRADIENT**2)
 variance = sigma**2 / (delta_t * B)
 cross = symbol("cross", "cross term of gradients and minibatch noise", LOSS)
+quantities = {eta: (0.01, 1), squares: (1e-6, 1e6), sigma: (0.01, 10), B: (1, 100), delta_t: (1e-4, 0.1)}
 at("lemmaC.1.cross", "Lemma C.1, proof", "Cross term of gradients and minibatch noise")(
-    Inequality(
-        eta * sqrt(squares * variance),
-        eta * squares / 16 + 16 * eta * variance,
-        {eta: (0.01, 1), squares: (1e-6, 1e6), sigma: (0.01, 10), B: (1, 100), delta_t: (1e-4, 0.1)},
-        subject=cross,
-    ),
+    Inequality(eta * sqrt(squares * variance), eta * squares / 16 + 16 * eta * variance, quantities, subject=cross),
     "The mean inequality at nu = 16; 4 in place of 16 before the variance is enough.",
 )
 

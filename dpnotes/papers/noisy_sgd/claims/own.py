@@ -94,13 +94,9 @@ deviation = first**2 * (squares - 2 * first_share * second_share * (1 - 2 * angl
 moved = symbol(
     "|g-g'|", "change of a batch's mean gradient", GRADIENT, latex="\\|g_{\\mathcal{B}}-g_{\\mathcal{B}}'\\|"
 )
+between = {first: (0.1, 10), angle: (1e-3, 1)}
 at.own("sensitivity", "Sensitivity of a batch's mean gradient, without clipping")(
-    Inequality(
-        sqrt(deviation) / (1 - 1 / n) / B,
-        2 * first * n / ((n - 1) * B),
-        {first: (0.1, 10), angle: (1e-3, 1)},
-        subject=moved,
-    ),
+    Inequality(sqrt(deviation) / (1 - 1 / n) / B, 2 * first * n / ((n - 1) * B), between, subject=moved),
     "One example of n is replaced, batches are of a fixed size B. Both data sets satisfy Assumption B, so that the "
     "two samples are within s = sigma sqrt(ln(1 + (e-1) n)) of their means, which differ by 1/n of the difference "
     "sought.",
@@ -165,15 +161,10 @@ at.own("fixed_size", "Delta of one step on a batch of fixed size, an example rep
     "The bound holds for both orders of the neighbours and any other examples; it is attained when the example is "
     "there, and the claim compares it with the other order at the same distance.",
 )
+floor = sigma / sqrt(B) + C * sqrt(ell / epsilon) / B
+needs = {"privacy": privacy(C), "descent": descent, "minibatch noise": sigma**2 / (B * Delta**2), **window}
 at.own("noise", "The least noise of Theorem 3.5")(
-    Rate(
-        Delta,
-        sigma / sqrt(B) + C * sqrt(ell / epsilon) / B,
-        {"Delta": Delta},
-        (Delta, T, eta),
-        {"privacy": privacy(C), "descent": descent, "minibatch noise": sigma**2 / (B * Delta**2), **window},
-        order="Omega",
-    ),
+    Rate(Delta, floor, {"Delta": Delta}, (Delta, T, eta), needs, order="Omega"),
     "Delta cancels from the accuracy; what is left are sigma/sqrt(B) and the window of epsilon, which asks for T >= "
     "epsilon n^2/B^2.",
 )
@@ -189,12 +180,9 @@ at.own("constants", "Accuracy of Theorem 3.5 with its constants")(
     calculation=calculators.CLOSED_LOOP,
     premises=("defB.1.constants",),
 )
+chosen = {eta: alpha**2 / (L * total**2), T: SCALES[T]}
 at.own("step", "The step size of Theorem 3.5 keeps the objective bounded")(
-    Choice(
-        {eta: alpha**2 / (L * total**2), T: 64 * f_max / (eta * alpha**2)},
-        {"noise in the objective": eta**2 * L * T * total**2},
-        f_max,
-    ),
+    Choice(chosen, {"noise in the objective": eta**2 * L * T * total**2}, f_max),
     "It meets the corrected condition of Lemma 3.2 on the step size, for every Delta.",
 )
 
@@ -204,14 +192,9 @@ at.own("release", "What delta = 0.01 allows")(
     "Section 4 uses delta = 0.01 with n = 50000 examples. Publishing each example with probability delta, and nothing "
     "else, is (0, delta)-DP; this is how many it publishes on average.",
 )
+needs = {**chebyshev, "descent": descent, "noise in the descent": eta * L * d * Delta**2 / alpha**2}
+least_batch = sigma**2 * L * f_max * d / (delta * alpha**4)
 at.own("batch", "Batch size without Assumption B")(
-    Rate(
-        B,
-        sigma**2 * L * f_max * d / (delta * alpha**4),
-        {"batch": B},
-        (B, Delta, T, eta),
-        {**chebyshev, "descent": descent, "noise in the descent": eta * L * d * Delta**2 / alpha**2},
-        order="Omega",
-    ),
+    Rate(B, least_batch, {"batch": B}, (B, Delta, T, eta), needs, order="Omega"),
     "Delta cancels in the condition of Lemma C.2 at delta_t = delta/T.",
 )

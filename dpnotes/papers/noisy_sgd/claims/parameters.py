@@ -38,13 +38,9 @@ curvature = {"eigenvalues below -sqrt(rho alpha) are possible, with a logarithm 
 def parameters(step: Any) -> Choice:
     """Return the step size and number of iterations, checked by the conditions of Lemma B.3 and Corollary B.5."""
     variance = total**2
-    return Choice(
-        {eta: step, T: 64 * f_max / (eta * alpha**2)},
-        {"descent": f_max / (eta * T), "noise": eta * L * variance, "concentration": variance * ell / T},
-        alpha**2,
-        {"step size": eta * L, "escape": eta * variance * ell / sqrt(alpha**3 / rho)},
-        curvature,
-    )
+    gradient = {"descent": f_max / (eta * T), "noise": eta * L * variance, "concentration": variance * ell / T}
+    limits = {"step size": eta * L, "escape": eta * variance * ell / sqrt(alpha**3 / rho)}
+    return Choice({eta: step, T: SCALES[T]}, gradient, alpha**2, limits, curvature)
 
 
 at("defB.1.eta", "Definition B.1", "Step size")(
@@ -67,30 +63,21 @@ at("defB.1.localize", "Corollary B.5, proof", "Decrease that a distance R costs"
     Identity(cost, c_R**2 / (c * c_I) * sqrt(alpha**3 / rho), radius**2 / (c * eta * escape), where=SCALES),
     "R and I of Definition B.1.",
 )
+used_up = symbol("f_max I/F", "iterations until f_max is used up", latex="f_{\\max}\\mathcal{I}/\\mathcal{F}")
+without_constants = {escape: 1 / (eta * sqrt(rho * alpha)), decrease: sqrt(alpha**3 / rho)}
 at("defB.1.iterations", "Appendix B, choice of parameters", "Number of iterations, from decrease and duration")(
-    Identity(
-        symbol("f_max I/F", "iterations until f_max is used up", latex="f_{\\max}\\mathcal{I}/\\mathcal{F}"),
-        f_max / (eta * alpha**2),
-        f_max * escape / decrease,
-        where={escape: 1 / (eta * sqrt(rho * alpha)), decrease: sqrt(alpha**3 / rho)},
-    ),
+    Identity(used_up, f_max / (eta * alpha**2), f_max * escape / decrease, where=without_constants),
     "f_max I/F with the constants c_I and c_F left out. With them there is a factor c_I/c_F, which the constants of "
     "the proof make large, see defB.1.constants.",
 )
 
 c_B4 = symbol("c_B4", "constant of Lemma B.4: at least 16 by its proof", latex="c_{B.4}", usual=(16, 100))
 c_B9 = symbol("c_B9", "constant of Lemmas B.9 and B.10", latex="c_{B.9}", usual=(1, 10))
+longest = symbol("T*eta*alpha^2/f_max", "iterations, over those of Theorem 3.4", latex="T\\eta\\alpha^2/f_{\\max}")
+largest = {c_F: c_R**2 / (2 * c_B4 * c_I), c_R: Rational(1, 20) / (2 * c_B9 * c_I)}
+example = {c_I: 2, c_B4: 16, c_B9: 1}
 at("defB.1.constants", "Definition B.1 and the proofs of B.5, B.8 to B.12", "The constants of escaping fit together")(
-    Inequality(
-        10 * c_I / c_F,
-        Integer(64),
-        {c_I: (2, 20)},
-        where={c_F: c_R**2 / (2 * c_B4 * c_I), c_R: Rational(1, 20) / (2 * c_B9 * c_I)},
-        example={c_I: 2, c_B4: 16, c_B9: 1},
-        subject=symbol(
-            "T*eta*alpha^2/f_max", "iterations, over those of Theorem 3.4", latex="T\\eta\\alpha^2/f_{\\max}"
-        ),
-    ),
+    Inequality(10 * c_I / c_F, Integer(64), {c_I: (2, 20)}, where=largest, example=example, subject=longest),
     "B.12 needs T eta alpha^2/f_max > 10 c_I/c_F, B.5 needs c_F <= c_R^2/(2 c c_I) with the c of Lemma B.4, which is "
     "at least 16 by its proof; B.10 with B.11 needs 2 c c_R c_I <= 1/20 with the c of Lemma B.9, at least 1; B.8, and "
     "with it B.9, needs I >= 2/(eta gamma), that is c_I >= 2.",

@@ -58,6 +58,7 @@ def calls(value: Any, **more: Any) -> Rate:
     return Rate(subject, value, {"calls": T * B}, tuned, constraints, logs=(ell,), **more)
 
 
+small = {"epsilon <= 1": epsilon, "alpha <= sqrt(L f_max)": alpha / sqrt(L * f_max)}
 at("thm1.1.calls", "Theorem 1.1", "Number of stochastic gradients, informally")(
     calls(sigma**2 / alpha**4, normalised=(L, rho, f_max, ell)),
     "T B of Theorem 3.5, of which T is f_max/(eta alpha^2), the step size is at most alpha^2 over L times the "
@@ -67,10 +68,7 @@ at("thm1.1.calls", "Theorem 1.1", "Number of stochastic gradients, informally")(
         "sigma^2/alpha^4 and more: the factor d is not avoided, it hides in the variance of the noise. The window of "
         "epsilon, T >= epsilon n^2/B^2, with T >= L f_max/alpha^2 asks for n sqrt(epsilon L f_max)/alpha, even at the "
         "best batch.",
-        calls(
-            L * f_max * d * sigma**2 / alpha**4 + n * sqrt(epsilon * L * f_max) / alpha,
-            regime={"epsilon <= 1": epsilon, "alpha <= sqrt(L f_max)": alpha / sqrt(L * f_max)},
-        ),
+        calls(L * f_max * d * sigma**2 / alpha**4 + n * sqrt(epsilon * L * f_max) / alpha, regime=small),
     ),
 )
 
@@ -179,19 +177,29 @@ index = symbol("k", "index of a sum", domain=d.domain)
 # P(chi^2 > y) in an even dimension d, for the event that one of T - 1 independent gradients is longer than C.
 term = (squared / 2) ** index / factorial(index)
 chi_squared = exp(-squared / 2) * Sum(term, (index, 0, d / 2 - 1))
+at_the_noise, hundred = {squared: (n * epsilon / c_2) ** 2 / (T * log_delta)}, {d: 100}
+some_large = symbol(
+    "P[max|grad f(x_t)| > C]", "probability that a gradient is large", latex="P[\\max_t \\|\\nabla f(x_t)\\| > C]"
+)
+one_large = symbol(
+    "P[|grad f(x_t)| > alpha*sqrt(log(1/delta_t))]",
+    "probability that one gradient is large",
+    latex="P[\\|\\nabla f(x_t)\\| > \\alpha \\sqrt{\\log(1/\\delta_t)}]",
+)
+small_step = {
+    squared: alpha**2 * log(1 / delta_t) * (2 - eta * L) / (eta * L * Delta**2),
+    eta: alpha**2 / (L * (alpha**2 + noise_variance)),
+}
+accuracies = {alpha: (1e-3, 10), sigma: (1e-3, 10), delta_t: (1e-40, 0.3)}
 at("lemma3.2.probability", "Lemma 3.2, as used in Theorem 3.3", "Probability that no gradient is large")(
     Inequality(
         1 - (1 - chi_squared) ** (T - 1),
         delta,
         {n: (100, 1e5), T: (10, 1e5)},
-        where={squared: (n * epsilon / c_2) ** 2 / (T * log_delta)},
-        instance={d: 100},
+        where=at_the_noise,
+        instance=hundred,
         example={n: 1000, T: 1000, epsilon: 1, c_2: 1, delta: 1e-5},
-        subject=symbol(
-            "P[max|grad f(x_t)| > C]",
-            "probability that a gradient is large",
-            latex="P[\\max_t \\|\\nabla f(x_t)\\| > C]",
-        ),
+        subject=some_large,
     ),
     "f = L |x|^2/2 from its minimum, in 100 dimensions: at eta = 1/L the gradient is minus the last noise, so that "
     "|grad f(x_t)|^2/Delta^2 has a chi-squared law, independently in each of T - 1 iterations; Delta of Theorem 3.3. "
@@ -200,21 +208,7 @@ at("lemma3.2.probability", "Lemma 3.2, as used in Theorem 3.3", "Probability tha
         "See lemma3.2.noise: at the step sizes that the lemma allows a large gradient may be certain. At those of "
         "Theorem 3.5, the stationary gradient on this quadratic exceeds alpha sqrt(log(1/delta_t)) with probability "
         "delta_t at most.",
-        Inequality(
-            chi_squared,
-            delta_t,
-            {alpha: (1e-3, 10), sigma: (1e-3, 10), delta_t: (1e-40, 0.3)},
-            where={
-                squared: alpha**2 * log(1 / delta_t) * (2 - eta * L) / (eta * L * Delta**2),
-                eta: alpha**2 / (L * (alpha**2 + noise_variance)),
-            },
-            instance={d: 100},
-            subject=symbol(
-                "P[|grad f(x_t)| > alpha*sqrt(log(1/delta_t))]",
-                "probability that one gradient is large",
-                latex="P[\\|\\nabla f(x_t)\\| > \\alpha \\sqrt{\\log(1/\\delta_t)}]",
-            ),
-        ),
+        Inequality(chi_squared, delta_t, accuracies, where=small_step, instance=hundred, subject=one_large),
     ),
 )
 

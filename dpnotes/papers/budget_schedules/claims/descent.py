@@ -136,13 +136,9 @@ at("eq24.order", "Theorem 4.3", "Order of the uniform step count")(
     Ratio(steps_24, kappa * log(1 + 1 / (kappa * alpha)), far, "O", where=by_curvature, subject=best_steps),
     "Eq. (24), with ln(1/gamma) between 1/kappa and 2/kappa for kappa >= 2.",
 )
+at_24 = uniform.xreplace({steps: log(1 + rate / alpha) / rate})
 at("eq25", "eq. (25)", "Uniform bound at eq. (24)")(
-    Identity(
-        risk,
-        (1 + kappa * log(1 + rate / alpha)) / (1 + rate / alpha),
-        uniform.xreplace({steps: log(1 + rate / alpha) / rate}),
-        where={gamma: exp(-rate)},
-    ),
+    Identity(risk, (1 + kappa * log(1 + rate / alpha)) / (1 + rate / alpha), at_24, where={gamma: exp(-rate)}),
     "Eq. (24) put into eq. (22).",
 )
 
@@ -176,15 +172,9 @@ uniform_exact = uniform_least.xreplace({w: W})
 uniform_min = symbol(
     "ERUB_min(uniform)", "least bound of the uniform schedule", latex="\\mathrm{ERUB}^{uniform}_{\\min}"
 )
+rate_8 = kappa**2 / (kappa + 1 / alpha) * log(1 + 1 / (kappa * alpha))
 at("thm4.3.rate", "Theorem 4.3, eq. (8)", "Rate of the uniform schedule")(
-    Ratio(
-        uniform_exact,
-        kappa**2 / (kappa + 1 / alpha) * log(1 + 1 / (kappa * alpha)),
-        far,
-        where=by_curvature,
-        example=sharp,
-        subject=uniform_min,
-    ),
+    Ratio(uniform_exact, rate_8, far, where=by_curvature, example=sharp, subject=uniform_min),
     "The exact minimum of eq. (22), by Wright's omega function.",
     Severity.RATE(
         "Eq. (8) is the bound at eq. (24), not its minimum; it holds for kappa^2 alpha << 1 only, so that alpha_0 "
@@ -313,19 +303,13 @@ at("thm4.5.kappa", "Theorem 4.5", "Condition on kappa")(
         Inequality(Integer(0), alpha * (1 - 1 / kappa), {alpha: (1e-6, 1)}, "<"),
     ),
 )
+little, ten = {alpha: (1e-4, -1)}, {**by_curvature, kappa: 10}
 at("eq12.uniform", "eq. (12)", "Uniform rate for many examples")(
-    Ratio(
-        uniform_exact,
-        kappa**2 * alpha * log(1 / (kappa * alpha)),
-        {alpha: (1e-4, -1)},
-        "O",
-        where={**by_curvature, kappa: 10},
-        subject=uniform_min,
-    ),
+    Ratio(uniform_exact, kappa**2 * alpha * log(1 / (kappa * alpha)), little, "O", where=ten, subject=uniform_min),
     "Fixed kappa, here 10, and alpha to 0.",
 )
 at("eq12.dynamic", "Section 4.1.3", "Dynamic rate for many examples")(
-    Ratio(dynamic_exact, alpha, {alpha: (1e-4, -1)}, "O", where={**by_curvature, kappa: 10}, subject=dynamic_min),
+    Ratio(dynamic_exact, alpha, little, "O", where=ten, subject=dynamic_min),
     "Fixed kappa, here 10, and alpha to 0.",
 )
 at("eq12.regime", "Section 4.1.3", "alpha for many examples")(
@@ -334,7 +318,7 @@ at("eq12.regime", "Section 4.1.3", "alpha for many examples")(
     Severity.TYPOGRAPHICAL("alpha >> 1 should be alpha << 1.", Integer(0)),
 )
 at("sec4.1.3.eq8_limit", "Section 4.1.3, stability", "Eq. (8) for large kappa")(
-    Limit(kappa**2 / (kappa + 1 / alpha) * log(1 + 1 / (kappa * alpha)), kappa, oo, 1 / alpha),
+    Limit(rate_8, kappa, oo, 1 / alpha),
     "The limit of the formula (8); it is not the limit of the least bound, see the next claim.",
 )
 at("sec4.1.3.uniform_limit", "Section 4.1.3, stability", "Least uniform bound for large kappa")(
@@ -351,7 +335,7 @@ at("sec4.1.3.dynamic_limit", "Section 4.1.3, stability", "Least dynamic bound fo
     "The exact minimum. The paper has Theta(1), of which 1 is the limit.",
 )
 
-gain_law = (1 + 1 / s) * log(1 + s)
+law = ((1 + 1 / s) * log(1 + s)).xreplace({s: 1 / (kappa**2 * alpha)})
 at("intro.stricter", "Section 1, end", "Where the dynamic schedule gains")(
     Uncheckable("dynamic schedules give higher utility with a smaller sample or a smaller budget", Reason.EMPIRICAL),
     "The introduction's empirical results; the experiment mnist35 looks at them. The ratio of the two least bounds "
@@ -359,13 +343,7 @@ at("intro.stricter", "Section 1, end", "Where the dynamic schedule gains")(
     calculation=calculators.GAIN,
 )
 at.own("gain", "Least uniform over least dynamic bound")(
-    Ratio(
-        uniform_exact / dynamic_exact,
-        gain_law.xreplace({s: 1 / (kappa**2 * alpha)}),
-        far,
-        where=by_curvature,
-        subject=uniform_min / dynamic_min,
-    ),
+    Ratio(uniform_exact / dynamic_exact, law, far, where=by_curvature, subject=uniform_min / dynamic_min),
     "Compare Section 4.1.3. Both minima are exact. The gain is at most logarithmic, and depends, up to constants, on "
     "kappa^2 alpha alone.",
     calculation=calculators.GAIN,

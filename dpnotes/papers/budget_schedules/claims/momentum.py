@@ -1,5 +1,6 @@
 """Momentum: Section 4.2, with its proofs."""
 
+from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -176,9 +177,11 @@ at("thm4.6.step", "Theorem 4.6", "Largest step size")(
 statement_zeta = 1 - eta0**2 / (beta * (1 - beta) ** 3) - eta0 / 4
 variance_constant = symbol("C", "constant of the gradient variance", LENGTH**2 / LOSS)
 proved_zeta = 1 - eta0 / 4 - 2 * M / eta0 * variance_constant
-variance = {variance_constant: eta0**3 * beta * gamma / (2 * M * (1 - beta) ** 3 * (gamma - beta) ** 2)}
+of_C6 = eta0**3 * beta * gamma / (2 * M * (1 - beta) ** 3 * (gamma - beta) ** 2)
 at("thm4.6.zeta", "Theorem 4.6", "Coefficient of the momentum effect")(
-    Identity(zeta, statement_zeta, proved_zeta, variance, example={beta: 0.1, gamma: 0.9, eta0: 0.5, M: 1}),
+    Identity(
+        zeta, statement_zeta, proved_zeta, {variance_constant: of_C6}, example={beta: 0.1, gamma: 0.9, eta0: 0.5, M: 1}
+    ),
     "The zeta of the proof: 1 - eta_0/4, less the constant of Lemma C.6 in units of eta_0/(2M).",
     Severity.CONSTANT(
         "1/(beta (1 - beta)^3) in the statement should be beta gamma/((gamma - beta)^2 (1 - beta)^3), as in the proof.",
@@ -207,29 +210,19 @@ at("thm4.6.beta", "Theorem 4.6 and Lemma C.7", "Condition on beta and gamma")(
     ),
 )
 
-sum_constant = symbol("C_7", "constant of Lemma C.7")
+sum_constant, apart = symbol("C_7", "constant of Lemma C.7"), (beta < gamma,)
+of_C7 = {sum_constant: 2 * beta * gamma / ((gamma - beta) ** 2 * (1 - beta))}
 at("lemmaC.6", "Lemma C.6", "Constant of the gradient variance")(
-    Identity(
-        variance_constant,
-        eta0**3 * beta * gamma / (2 * M * (1 - beta) ** 3 * (gamma - beta) ** 2),
-        eta0**3 / (4 * M * (1 - beta) ** 2) * sum_constant,
-        {sum_constant: 2 * beta * gamma / ((gamma - beta) ** 2 * (1 - beta))},
-        conditions=(beta < gamma,),
-    ),
+    Identity(variance_constant, of_C6, eta0**3 / (4 * M * (1 - beta) ** 2) * sum_constant, of_C7, conditions=apart),
     "The line before times the constant of Lemma C.7.",
 )
 
 closed = symbol("U_1", "sum of k beta^k")
 power_sum = Sum(k * beta**k, (k, t - i, t - 1))
 shape = ({t: 5, i: 3}, {t: 4, i: 1}, {t: 6, i: 4})
+without_last = ((t - i) * beta ** (t - i) + (beta ** (t - i + 1) - beta) / (1 - beta)) / (1 - beta)
 at("lemmaC.7.sum", "Lemma C.7, proof", "Closed form of U_1")(
-    Identity(
-        closed,
-        ((t - i) * beta ** (t - i) + (beta ** (t - i + 1) - beta) / (1 - beta)) / (1 - beta),
-        power_sum,
-        instances=shape,
-        example={beta: 0.9},
-    ),
+    Identity(closed, without_last, power_sum, instances=shape, example={beta: 0.9}),
     "The sum of k beta^k from t - i to t - 1.",
     Severity.TYPOGRAPHICAL(
         "The sum over j has t - 1 terms beta^t, not a geometric series. The final bound of the lemma holds for beta < "
@@ -449,28 +442,15 @@ at("thm4.8.indicator", "Theorem 4.8", "Which influence holds when")(
 )
 
 next_influence = symbol("w_{t+1}", "exact influence of the next step")
+decreasing = Inequality(exact_influence(i + 1), exact_influence(i), influences, instance={T: 20, i: 6})
 at("thm4.8.decreasing", "Section 4.2, discussion", "Where the influence is least before That")(
-    Inequality(
-        exact_influence(i + 1),
-        exact_influence(i),
-        influences,
-        conditions=(before(i + 1),),
-        instance={T: 20, i: 6},
-        example={beta: 0.5, gamma: 0.9},
-        subject=next_influence,
-    ),
+    replace(decreasing, conditions=(before(i + 1),), example={beta: 0.5, gamma: 0.9}, subject=next_influence),
     "The text says that the influence decreases while t <= That. Exact influences of the steps 6 and 7 of T = 20, 7 "
     "<= That.",
     Severity.RATE(
         "Only the majorant q_t decreases up to That; the exact influence may rise before (at beta = 1/2, gamma = 9/10 "
         "and T = 20 from step 4 on, That = 7), so that the preferred noise does not increase up to That.",
-        Inequality(
-            early.xreplace({i: i + 1}),
-            early,
-            influences,
-            conditions=(beta < gamma, before(i + 1)),
-            instance={T: 20, i: 6},
-        ),
+        replace(decreasing, quantity=early.xreplace({i: i + 1}), bound=early, conditions=(beta < gamma, before(i + 1))),
     ),
 )
 at("thm4.8.early_sum", "Theorem 4.8, proof", "Sum of the early influence")(

@@ -26,15 +26,11 @@ at("thm4.7.T", "Theorem 4.7", "Number of steps of the uniform schedule with mome
 
 two_phases = gamma ** (steps - 1) * (That + (gamma ** (That - steps) - 1) / (1 - gamma))
 momentum_min = symbol("ERUB_min", "least bound of the dynamic schedule", latex="\\mathrm{ERUB}_{\\min}")
+two_phase_bound = gamma**steps + 2 * eta0 * alpha * steps * two_phases
+static_rate = kappa**2 / (kappa + eta0 / alpha) * gamma ** (That - 1) * log_steps
+at_thirty_five = {steps: log_steps / ell, **momentum, kappa: 10, That: 35}
 at("thm4.7.rate", "Theorem 4.7", "Rate of the uniform schedule with momentum, T > That")(
-    Ratio(
-        gamma**steps + 2 * eta0 * alpha * steps * two_phases,
-        kappa**2 / (kappa + eta0 / alpha) * gamma ** (That - 1) * log_steps,
-        {alpha: (1e-4, -1)},
-        "O",
-        where={steps: log_steps / ell, **momentum, kappa: 10, That: 35},
-        subject=momentum_min,
-    ),
+    Ratio(two_phase_bound, static_rate, {alpha: (1e-4, -1)}, "O", where=at_thirty_five, subject=momentum_min),
     "Theorem 4.6 with U_3 by its two phases, at the T of the theorem; beta = 1/2, eta_0 = 1/5, kappa = 10 (where That "
     "is 35), and alpha to 0.",
 )
@@ -54,17 +50,10 @@ def least_over_steps(factor: sympy.Expr) -> sympy.Expr:
 
 from_below = 2 * eta0 * (1 - beta) ** 2  # w_t lies between this times gamma^{T-t} / (2 eta_0) and twice that
 from_above = 2 * eta0 * gamma / (gamma - beta**2)
+low, printed_rate = least_over_steps(from_below), kappa * alpha / (kappa * alpha + eta0)
 farther = {kappa: (10, 1), alpha: (1e-2, -1)}
 at("thm4.8.rate", "Theorem 4.8", "Rate of the dynamic schedule with momentum")(
-    Ratio(
-        least_over_steps(from_below),
-        kappa * alpha / (kappa * alpha + eta0),
-        farther,
-        "O",
-        where=momentum,
-        example={kappa: 1000, alpha: 1e-6},
-        subject=momentum_min,
-    ),
+    Ratio(low, printed_rate, farther, "O", where=momentum, example={kappa: 1000, alpha: 1e-6}, subject=momentum_min),
     "A bound from below on what any schedule and any T make of Theorem 4.6: the exact influence of step t is at least "
     "its own term, gamma^{T-t} (1 - beta)^2. beta = 1/2, eta_0 = 1/5.",
     Severity.RATE(
@@ -119,20 +108,14 @@ at("thm4.10", "Theorem 4.10", "Excess risk of stochastic gradients with momentum
     ),
     premises=("thm4.9.sampling",),
 )
+by_sampling, large = 1 / (2 * horizon * sqrt(R)), {horizon: (1e4, 1)}
+added = symbol(
+    "ERUB - ERUB(full batch)",
+    "what sampling adds to the excess risk bound",
+    latex="\\mathrm{ERUB} - \\mathrm{ERUB}(\\text{full batch})",
+)
 at("thm4.9.conclusions", "Section 4.3, below Theorem 4.10", "What stochastic gradients add to the excess risk")(
-    Ratio(
-        1 / (2 * horizon * sqrt(R)),
-        private_rate / D,
-        {horizon: (1e4, 1)},
-        "O",
-        where={R: Rational(2, 5)},
-        example={horizon: 1e6},
-        subject=symbol(
-            "ERUB - ERUB(full batch)",
-            "what sampling adds to the excess risk bound",
-            latex="\\mathrm{ERUB} - \\mathrm{ERUB}(\\text{full batch})",
-        ),
-    ),
+    Ratio(by_sampling, private_rate / D, large, "O", where={R: Rational(2, 5)}, example={horizon: 1e6}, subject=added),
     "The section says that the sampling adds alpha_g sigma_g^2 of the order D/(N^2 R), which fits the dynamic "
     "schedule, so that its conclusions remain the same. Here the variance of a mean of n gradients, sigma_g^2 D/n, at "
     "n = N sqrt(R), goes through the same recursion: D kappa sigma_g^2/(2 M n), at D = mu = sigma_g = 1, an initial "

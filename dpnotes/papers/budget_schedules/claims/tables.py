@@ -7,7 +7,13 @@ from sympy import Integer, Rational, Sum, log, sqrt
 
 from dpnotes.papers.budget_schedules.claims.descent import best_steps, by_curvature, dynamic, uniform
 from dpnotes.papers.budget_schedules.claims.population import horizon
-from dpnotes.papers.budget_schedules.claims.rates import from_above, least_over_steps, log_steps, momentum, two_phases
+from dpnotes.papers.budget_schedules.claims.rates import (
+    from_above,
+    least_over_steps,
+    log_steps,
+    momentum,
+    two_phase_bound,
+)
 from dpnotes.papers.budget_schedules.notation import *
 from dpnotes.papers.budget_schedules.notation import symbol
 from dpnotes.theory.asymptotics import Ratio
@@ -83,7 +89,7 @@ small_error = kappa * alpha / (kappa * alpha + eta0)  # gamma^T at the T of Theo
 row(
     "momentum_static",
     "Momentum+zCDP, static, T > That",
-    gamma**steps + 2 * eta0 * alpha * steps * two_phases,
+    two_phase_bound,
     level * log(horizon),
     "Theorem 4.6 with U_3 by its two phases; beta = 1/2, eta_0 = 1/5, That = 35.",
     table_momentum,
@@ -117,7 +123,7 @@ row(
 )
 at("table1.momentum_indicator", "Table 1, Momentum+zCDP, dynamic", "Momentum+zCDP, dynamic, T <= That")(
     Ratio(
-        (kappa * alpha / (kappa * alpha + eta0)) ** 2,
+        small_error**2,
         level,
         many,
         "O",

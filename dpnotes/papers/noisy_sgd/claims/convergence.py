@@ -43,20 +43,10 @@ at("sec3.2.noise", "Section 3.2", "The noise is large compared with the gradient
 )
 
 iterations = symbol("T", "number of iterations")
+descending = {"descent": descent, "noise in the descent": eta * L * noise_variance / alpha**2}
+limits, of_one = {**descending, "large noise": sigma**2 / (B * Delta**2)}, (L, rho, f_max, B)
 at("sec3.2.iterations", "Section 3.2", "Iterations, against the variance of the gradients")(
-    Rate(
-        iterations,
-        sigma**2 / alpha**4,
-        {"iterations": T},
-        (T, eta, Delta),
-        {
-            "descent": descent,
-            "noise in the descent": eta * L * (sigma**2 / B + d * Delta**2) / alpha**2,
-            "large noise": sigma**2 / (B * Delta**2),
-        },
-        normalised=(L, rho, f_max, B),
-        tilde=True,
-    ),
+    Rate(iterations, sigma**2 / alpha**4, {"iterations": T}, (T, eta, Delta), limits, normalised=of_one, tilde=True),
     "The descent of Theorem 3.4 at a total variance of sigma^2/B + d Delta^2, with Delta^2 >= sigma^2/B; B = 1, as in "
     "the comparison with Jin et al.",
     Severity.CONSTANT(
@@ -77,14 +67,10 @@ at("sec3.2.descent", "Section 3.2, proof sketch", "Expected decrease in one step
     ),
     "The descent lemma with the step's mean eta g and second moment eta^2 (g^2 + total variance).",
 )
+at_alpha = (eta - L * eta**2) * alpha**2 - L * eta**2 / 2 * total**2
+short_step = {eta: first_share * Min(1, alpha**2 / total**2) / (2 * L)}
 at("sec3.2.step", "Section 3.2, proof sketch", "Decrease in one step at a large gradient")(
-    Inequality(
-        (eta - L * eta**2) * alpha**2 - L * eta**2 / 2 * total**2,
-        eta * alpha**2 / 4,
-        {total: (0.01, 10)},
-        ">=",
-        where={eta: first_share * Min(1, alpha**2 / total**2) / (2 * L)},
-    ),
+    Inequality(at_alpha, eta * alpha**2 / 4, {total: (0.01, 10)}, ">=", where=short_step),
     "At a gradient of norm alpha and any step size up to min(1, alpha^2/variance)/(2 L), of which u is the share.",
 )
 of_escape = {decrease: SCALES[decrease], escape: SCALES[escape]}
@@ -200,8 +186,7 @@ at("thm3.5.parameters", "Theorem 3.5", "Step size and number of iterations")(
     calculation=calculators.SAMPLE_SIZE,
 )
 
-steps = {"descent": descent, "noise in the descent": eta * L * noise_variance / alpha**2, "step size": eta * L}
-subject = symbol("T", "number of iterations")
+steps, subject = {**descending, "step size": eta * L}, symbol("T", "number of iterations")
 at("thm3.5.T", "Theorem 3.5, proof", "Number of iterations in the proof")(
     Rate(subject, L * f_max * noise_variance / alpha**4, {"iterations": T}, (T, eta), steps, order="Theta"),
     "T = 64 f_max/(eta alpha^2) at the largest step size of Definition B.1.",
@@ -303,14 +288,9 @@ at("sec3.4.hessian", "Section 3.4", "Sensitivity of the smallest eigenvalue")(
 )
 
 spread = sqrt(L * f_max * d) / (n * epsilon)
+solved = (spread * sqrt(ell) + sqrt(spread**2 * ell + 4 * spread * C)) / 2
 at("sec4.monotone", "Section 4", "A larger epsilon gives a better solution")(
-    Monotone(
-        (spread * sqrt(ell) + sqrt(spread**2 * ell + 4 * spread * C)) / 2,
-        epsilon,
-        "decreasing",
-        {f_max: (0.1, 10), n: (10, 1e6)},
-        subject=alpha,
-    ),
+    Monotone(solved, epsilon, "decreasing", {f_max: (0.1, 10), n: (10, 1e6)}, subject=alpha),
     "alpha^2 = sqrt(L f_max d) (C + alpha sqrt(ell))/(n epsilon), solved for alpha; C is the part of the gradient "
     "bound without alpha.",
 )

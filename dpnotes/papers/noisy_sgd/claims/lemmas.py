@@ -180,17 +180,13 @@ at("lemmaB.7.sum", "Lemma B.7", "Difference of the coupled sequences")(
 # ---------------------------------------------------------------- Lemmas B.8 and B.9
 squared = symbol("alpha_t^2", "growth of the variance", latex="\\alpha_t^2")
 series = ({t: 1}, {t: 2}, {t: 5})
+squared_growth = ((1 + small) ** (2 * t) - 1) / (small * (2 + small))
 at("lemmaB.8.sum", "Lemma B.8, proof", "Growth of the noise, in closed form")(
-    Identity(
-        squared,
-        ((1 + small) ** (2 * t) - 1) / (small * (2 + small)),
-        Sum((1 + small) ** (2 * k), (k, 0, t - 1)),
-        instances=series,
-    ),
+    Identity(squared, squared_growth, Sum((1 + small) ** (2 * k), (k, 0, t - 1)), instances=series),
     "The geometric series, x = eta gamma.",
 )
 
-noise_growth = sqrt(((1 + small) ** (2 * t) - 1) / (small * (2 + small)))  # alpha_t
+noise_growth = sqrt(squared_growth)  # alpha_t
 distance_growth = (1 + small) ** t / sqrt(small)  # beta_t
 growth = symbol("alpha_t", "growth of independent noise")
 at("lemmaB.8.upper", "Lemma B.8", "Growth of the noise from above")(
@@ -220,17 +216,13 @@ at.own("spread", "Growth of the noise from above, sharply")(
 projected = SYMBOLS.sequence("xi", "noise along v_1", GRADIENT, REAL)
 name = symbol("dif_t", "difference due to the noise", LENGTH, latex="\\mathrm{dif}_t")
 reflected = [projected[index] - (-projected[index]) for index in range(4)]
+accumulated = Sum((1 + small) ** (t - 1 - k) * projected[k], (k, 0, t - 1))
 at("lemmaB.9.dif", "Lemma B.9, proof", "Difference due to the noise, along the escaping direction")(
-    Identity(
-        name,
-        eta * Sum((1 + small) ** (t - 1 - k) * projected[k], (k, 0, t - 1)),
-        -unrolled(1 + small, reflected),
-        instances=({t: 4},),
-    ),
+    Identity(name, eta * accumulated, -unrolled(1 + small, reflected), instances=({t: 4},)),
     "Four steps from 0 with the noise xi - xi' = 2 <xi, v_1> v_1; xi_k is <xi, v_1> in step k, x = eta gamma.",
     Severity.CONSTANT(
         "The factor 2 of xibar = 2 <v_1, xi> v_1, in the line above, is dropped.",
-        2 * eta * Sum((1 + small) ** (t - 1 - k) * projected[k], (k, 0, t - 1)),
+        2 * eta * accumulated,
     ),
 )
 
@@ -243,7 +235,7 @@ at("lemmaB.9.variance", "Lemma B.9, proof", "Variance of the difference due to t
         "eta should be squared, (1 + eta gamma)^k as well, and the factor 4 of the reflection is missing: 4 eta^2 "
         "Delta^2 alpha_t^2, which is no Delta^2 alpha_t^2 either. It is the variance of the component along v_1, not "
         "of the norm. The bounds of the lemma do have the eta.",
-        4 * eta**2 * Delta**2 * ((1 + small) ** (2 * t) - 1) / (small * (2 + small)),
+        4 * eta**2 * Delta**2 * squared_growth,
     ),
 )
 
@@ -252,13 +244,9 @@ tail = symbol(
     "probability of a large difference",
     latex="P[\\|\\mathrm{dif}_t\\| \\geq 2 \\beta_t \\eta \\Delta \\sqrt{\\log(1/\\delta_t)}]",
 )
+far_out = erfc(2 * distance_growth * sqrt(log(1 / delta_t)) / (2 * sqrt(2) * noise_growth))
 at("lemmaB.9.upper", "Lemma B.9", "The noise does not move too far")(
-    Inequality(
-        erfc(2 * distance_growth * sqrt(log(1 / delta_t)) / (2 * sqrt(2) * noise_growth)),
-        delta_t,
-        {delta_t: (1e-40, 0.999)},
-        subject=tail,
-    ),
+    Inequality(far_out, delta_t, {delta_t: (1e-40, 0.999)}, subject=tail),
     "A Gaussian of standard deviation 2 eta Delta alpha_t; c = 2 is enough.",
 )
 
@@ -363,15 +351,10 @@ closer = symbol(
     "probability of moving little",
     latex="P[\\|\\mathrm{dif}_t\\| \\leq \\beta_t \\eta \\Delta \\sqrt{\\log(1/\\delta_t)}/10]",
 )
+as_quoted = erf(sqrt(log(1 / delta_t)) * distance_growth / (20 * sqrt(2) * noise_growth))
+example = {small: 0.1, t: 20, delta_t: 1e-6}
 at("lemmaB.11.size", "Lemma B.11, proof", "The noise moves the coupled iterates apart")(
-    Inequality(
-        erf(sqrt(log(1 / delta_t)) * distance_growth / (20 * sqrt(2) * noise_growth)),
-        delta_t,
-        {delta_t: (1e-12, 0.1)},
-        conditions=late,
-        example={small: 0.1, t: 20, delta_t: 1e-6},
-        subject=closer,
-    ),
+    Inequality(as_quoted, delta_t, {delta_t: (1e-12, 0.1)}, conditions=late, example=example, subject=closer),
     "Lemma B.9 as quoted: beta_t eta Delta sqrt(log(1/delta_t))/10, with probability 1 - delta_t.",
     Severity.CONSTANT(
         "Lemma B.9 gives beta_t eta Delta/10, without the logarithm, and not with probability 1 - delta_t, but 2/3. "
@@ -397,6 +380,11 @@ num_steps = symbol("I", "iterations to escape", domain=Domain(2, closed=True), l
 reached = symbol(
     "P[f(x_0)-f(x_I) > F]", "probability of an escape", latex="P[f(x_0) - f(x_{\\mathcal{I}}) > \\mathcal{F}]"
 )
+nearly = symbol(
+    "P[f(x_0)-f(x_I) > 0.99*F]",
+    "probability of nearly an escape",
+    latex="P[f(x_0) - f(x_{\\mathcal{I}}) > 0.99 \\mathcal{F}]",
+)
 escaped = (1 - third_share / 3 - num_steps * delta_t) / 2 - 2 * num_steps * delta_t
 fewest = {third_share: (1e-3, 1), num_steps: (2, 100), delta_t: (1e-8, 1e-3)}
 example = {third_share: 1, num_steps: 10, delta_t: 1e-3}
@@ -410,17 +398,7 @@ at("lemmaB.11.probability", "Lemma B.11", "Probability of an escape")(
         "The proof has the decrease F at the first t at which an iterate is far, not at I, and bounds that fail with "
         "probability delta_t at a fixed t. At I it is 0.99 F, with probability at least 1/3 - (5/2) I delta_t. (The "
         "proof's 1/2 - 2 delta_t is for the case that one of the two surely gets far.)",
-        Inequality(
-            escaped,
-            Rational(1, 3) - Rational(5, 2) * num_steps * delta_t,
-            fewest,
-            ">=",
-            subject=symbol(
-                "P[f(x_0)-f(x_I) > 0.99*F]",
-                "probability of nearly an escape",
-                latex="P[f(x_0) - f(x_{\\mathcal{I}}) > 0.99 \\mathcal{F}]",
-            ),
-        ),
+        Inequality(escaped, Rational(1, 3) - Rational(5, 2) * num_steps * delta_t, fewest, ">=", subject=nearly),
     ),
 )
 least_share = symbol("share", "least share of alpha-SOSP among the iterates")

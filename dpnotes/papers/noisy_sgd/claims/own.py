@@ -74,14 +74,9 @@ at("appC.alpha", "Appendix C, introduction", "Accuracy without Assumption B")(
 # ---------------------------------------------------------------- results of our own
 others = symbol("y", "squared distance of every other sample's gradient, over sigma^2")
 farthest = symbol("max|z|^2", "largest squared distance of a sample's gradient, over sigma^2")
+rest = E * n - (n - 1) * exp(others)
 at.own("sample", "Assumption B bounds every sample's gradient")(
-    Inequality(
-        log(E * n - (n - 1) * exp(others)),
-        log(1 + (E - 1) * n),
-        {others: (1e-9, 1)},
-        conditions=(E * n - (n - 1) * exp(others) >= 1,),
-        subject=farthest,
-    ),
+    Inequality(log(rest), log(1 + (E - 1) * n), {others: (1e-9, 1)}, conditions=(rest >= 1,), subject=farthest),
     "The mean of exp(|grad f_i - grad f|^2/sigma^2) is below e, and each term is at least 1: one may be as large as e "
     "n minus the others.",
     calculation=calculators.SENSITIVITY,
@@ -119,18 +114,13 @@ a = symbol("a", "probability in S", domain=UNIT_INTERVAL)
 b = symbol("b", "probability in S", domain=UNIT_INTERVAL)
 a1, b1 = (symbol(f"{x}'", "probability in S under D'", domain=UNIT_INTERVAL) for x in "ab")
 outside = symbol("s", "probability outside of S", domain=UNIT_INTERVAL)
+excess_a, excess_b, both = a - exp_epsilon * a1, b - exp_epsilon * b1, a + b - exp_epsilon * (a1 + b1)
 at.own("transcript", "Privacy by an event of the transcript")(
     Inequality(
-        Max(a - exp_epsilon * a1, 0) + Max(b - exp_epsilon * b1, 0) + outside,
+        Max(excess_a, 0) + Max(excess_b, 0) + outside,
         delta + outside,
-        {a: (0.01, 0.9), b: (0.01, 0.9), a1: (0.01, 0.9), b1: (0.01, 0.9), outside: (1e-4, 0.1), delta: (1e-4, 0.1)},
-        conditions=(
-            a - exp_epsilon * a1 <= delta,
-            b - exp_epsilon * b1 <= delta,
-            a + b - exp_epsilon * (a1 + b1) <= delta,
-            a + b <= 1,
-            a1 + b1 <= 1,
-        ),
+        {**dict.fromkeys((a, b, a1, b1), (0.01, 0.9)), outside: (1e-4, 0.1), delta: (1e-4, 0.1)},
+        conditions=(excess_a <= delta, excess_b <= delta, both <= delta, a + b <= 1, a1 + b1 <= 1),
         subject=hockey_stick,
     ),
     "In S no sample of either data set has a gradient above C at any iterate, so that clipped and unclipped "

@@ -99,13 +99,9 @@ at("defB.1.growth", "Appendix B, choice of parameters", "Growth along the escapi
 )
 
 position = sympy.Symbol("x", positive=True)
+summed_up = integrate(-2 * eigenvalue * position, (position, 0, radius))
 at("defB.1.improvement", "Appendix B, choice of parameters", "Decrease at the boundary of the ball")(
-    Identity(
-        decrease,
-        radius**2 * gamma,
-        integrate(-2 * eigenvalue * position, (position, 0, radius)),
-        where={eigenvalue: -gamma},
-    ),
+    Identity(decrease, radius**2 * gamma, summed_up, where={eigenvalue: -gamma}),
     "f = x^T H x there, and -gamma is the smallest eigenvalue of that H: the slope along v_1 at distance x is -2 "
     "gamma x, summed up from 0 to R.",
 )
@@ -154,13 +150,10 @@ at("lemmaB.3.second", "Lemma B.3, proof", "Second condition on the step size")(
 )
 
 worse = symbol("a", "L/sqrt(rho alpha)", domain=FROM_ONE)
+noise_of_escape = eta * total**2 * (c_I * L / sqrt(rho * alpha) + ell)
+largest_step = {eta: alpha**2 / (L * total**2) * c_F / (c_I + ell), L: worse * sqrt(rho * alpha)}
 at("corB.5.step", "Corollary B.5, proof", "Condition on the step size for escaping")(
-    Inequality(
-        eta * total**2 * (c_I * L / sqrt(rho * alpha) + ell),
-        c_F * sqrt(alpha**3 / rho),
-        {worse: (1, 100)},
-        where={eta: alpha**2 / (L * total**2) * c_F / (c_I + ell), L: worse * sqrt(rho * alpha)},
-    ),
+    Inequality(noise_of_escape, c_F * sqrt(alpha**3 / rho), {worse: (1, 100)}, where=largest_step),
     "At the largest step size that is allowed there, with L = a sqrt(rho alpha), a >= 1.",
 )
 

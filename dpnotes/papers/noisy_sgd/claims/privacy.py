@@ -143,7 +143,8 @@ at("lemma3.2.step", "Lemma 3.2 and Theorem 3.3", "Step size of the gradient boun
 
 quadratic = {n: (100, 1e5), T: (10, 1e5), ell: (2, 20)}
 noisy_gradient = symbol("E|grad|^2", "mean squared gradient", GRADIENT**2, latex="\\mathbb{E}\\|\\nabla f(x_t)\\|^2")
-contraction = 1 - eta * L
+stationary = (eta * L * Delta) ** 2 * d / (1 - (1 - eta * L) ** 2)
+small_step = {eta: alpha**2 / (L * (alpha**2 + noise_variance))}
 at("lemma3.2.noise", "Lemma 3.2, as used in Theorem 3.3", "The gradient bound and the privacy noise")(
     Inequality(
         d * Delta**2,
@@ -162,13 +163,7 @@ at("lemma3.2.noise", "Lemma 3.2, as used in Theorem 3.3", "The gradient bound an
         "above C as soon as d T log(1/delta) > (n epsilon)^2 (up to constants): then P(E) is about 0, not 1 - delta, "
         "and the proof says nothing. (Privacy holds there for another reason, see own.sensitivity.) At the smaller "
         "step size of Theorem 3.5 the stationary gradient on the quadratic stays below alpha.",
-        Inequality(
-            (eta * L * Delta) ** 2 * d / (1 - contraction**2),
-            alpha**2 / 2,
-            {alpha: (1e-6, 10)},
-            where={eta: alpha**2 / (L * (alpha**2 + noise_variance))},
-            subject=noisy_gradient,
-        ),
+        Inequality(stationary, alpha**2 / 2, {alpha: (1e-6, 10)}, where=small_step, subject=noisy_gradient),
     ),
 )
 
@@ -186,10 +181,7 @@ one_large = symbol(
     "probability that one gradient is large",
     latex="P[\\|\\nabla f(x_t)\\| > \\alpha \\sqrt{\\log(1/\\delta_t)}]",
 )
-small_step = {
-    squared: alpha**2 * log(1 / delta_t) * (2 - eta * L) / (eta * L * Delta**2),
-    eta: alpha**2 / (L * (alpha**2 + noise_variance)),
-}
+at_alpha = {squared: alpha**2 * log(1 / delta_t) * (2 - eta * L) / (eta * L * Delta**2), **small_step}
 accuracies = {alpha: (1e-3, 10), sigma: (1e-3, 10), delta_t: (1e-40, 0.3)}
 at("lemma3.2.probability", "Lemma 3.2, as used in Theorem 3.3", "Probability that no gradient is large")(
     Inequality(
@@ -208,7 +200,7 @@ at("lemma3.2.probability", "Lemma 3.2, as used in Theorem 3.3", "Probability tha
         "See lemma3.2.noise: at the step sizes that the lemma allows a large gradient may be certain. At those of "
         "Theorem 3.5, the stationary gradient on this quadratic exceeds alpha sqrt(log(1/delta_t)) with probability "
         "delta_t at most.",
-        Inequality(chi_squared, delta_t, accuracies, where=small_step, instance=hundred, subject=one_large),
+        Inequality(chi_squared, delta_t, accuracies, where=at_alpha, instance=hundred, subject=one_large),
     ),
 )
 

@@ -58,7 +58,7 @@ def calls(value: Any, **more: Any) -> Rate:
     return Rate(subject, value, {"calls": T * B}, tuned, constraints, logs=(ell,), **more)
 
 
-small = {"epsilon <= 1": epsilon, "alpha <= sqrt(L f_max)": alpha / sqrt(L * f_max)}
+small_budget = {"epsilon <= 1": epsilon, "alpha <= sqrt(L f_max)": alpha / sqrt(L * f_max)}
 at("thm1.1.calls", "Theorem 1.1", "Number of stochastic gradients, informally")(
     calls(sigma**2 / alpha**4, normalised=(L, rho, f_max, ell)),
     "T B of Theorem 3.5, of which T is f_max/(eta alpha^2), the step size is at most alpha^2 over L times the "
@@ -68,7 +68,7 @@ at("thm1.1.calls", "Theorem 1.1", "Number of stochastic gradients, informally")(
         "sigma^2/alpha^4 and more: the factor d is not avoided, it hides in the variance of the noise. The window of "
         "epsilon, T >= epsilon n^2/B^2, with T >= L f_max/alpha^2 asks for n sqrt(epsilon L f_max)/alpha, even at the "
         "best batch.",
-        calls(L * f_max * d * sigma**2 / alpha**4 + n * sqrt(epsilon * L * f_max) / alpha, regime=small),
+        calls(L * f_max * d * sigma**2 / alpha**4 + n * sqrt(epsilon * L * f_max) / alpha, regime=small_budget),
     ),
 )
 

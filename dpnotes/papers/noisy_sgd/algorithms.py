@@ -68,17 +68,9 @@ def theorem_3_1_noise(
       (0.002589, False)
     """
     window = c_1 * num_steps * (batch_size / num_examples) ** 2
-    found = PRIVACY_NOISE(
-        n=num_examples,
-        T=num_steps,
-        B=batch_size,
-        epsilon=epsilon,
-        delta=delta,
-        C=norm_bound,
-        c_1=max(c_1, 2 * c_1 * epsilon / window),  # a violated condition is reported below, not refused
-        c_2=c_2,
-        constants="paper",
-    )
+    sizes = {"n": num_examples, "T": num_steps, "B": batch_size, "C": norm_bound}
+    enough = max(c_1, 2 * c_1 * epsilon / window)  # a violated condition is reported below, not refused
+    found = PRIVACY_NOISE(**sizes, epsilon=epsilon, delta=delta, c_1=enough, c_2=c_2, constants="paper")
     statement = f"epsilon = {epsilon:g} < c_1 T B^2/n^2 = {window:.4g} (c_1 = {c_1:g})"
     premise = Assumption(statement, "checked", epsilon < window)
     return NoiseChoice(found["Delta"], epsilon, delta, f"Theorem 3.1 with c_2 = {c_2:g}", (premise,))

@@ -61,18 +61,10 @@ def _privacy_noise(
         noise = 2 * C * np.sqrt(T) * _least_noise(epsilon, delta) / n
     else:
         noise = c_2 * C * np.sqrt(-T * np.log(delta)) / (n * epsilon)
-        require(
-            np.less(epsilon, largest),
-            "Expected epsilon={epsilon:g} < c_1 T B^2/n^2 = {largest:g}: the condition of Theorem 3.1 fails.",
-            epsilon=epsilon,
-            largest=largest,
-        )
-    return {
-        "Delta": noise,
-        "noise_multiplier": noise * B / C,
-        "largest_epsilon": largest,
-        "delta_reached": _reached(B, epsilon, C, noise, T),
-    }
+        outside = "Expected epsilon={epsilon:g} < c_1 T B^2/n^2 = {largest:g}: the condition of Theorem 3.1 fails."
+        require(np.less(epsilon, largest), outside, epsilon=epsilon, largest=largest)
+    found = {"Delta": noise, "noise_multiplier": noise * B / C, "largest_epsilon": largest}
+    return {**found, "delta_reached": _reached(B, epsilon, C, noise, T)}
 
 
 @partial(np.vectorize, otypes=[float, float])
@@ -336,13 +328,8 @@ SPENT = Calculator(
         delta_reached="delta at epsilon",
     ),
 )
-GRADIENT_BOUND = Calculator(
-    _gradient_bound,
-    (s.n, s.T, s.delta, s.L, s.f_max, s.sigma, s.alpha, s.c, s.c_eta),
-    _BOUND,
-    SETS,
-    unused={"one": (s.c, s.c_eta)},
-)
+_GRADIENTS = (s.n, s.T, s.delta, s.L, s.f_max, s.sigma, s.alpha, s.c, s.c_eta)
+GRADIENT_BOUND = Calculator(_gradient_bound, _GRADIENTS, _BOUND, SETS, unused={"one": (s.c, s.c_eta)})
 SENSITIVITY = Calculator(
     _sensitivity,
     (s.n, s.B, s.sigma),
@@ -362,13 +349,8 @@ DETERMINISTIC_LOOP = Calculator(
     ("corrected", "given"),
     unused={"corrected": (s.c_1, s.c_2)},
 )
-SAMPLE_SIZE = Calculator(
-    _sample_size,
-    (s.alpha, *_PROBLEM, *_FREE),
-    sample_sizes(n="number of examples") | _RUN,
-    NOISE_SETS,
-    unused=_UNUSED,
-)
+_SIZE = sample_sizes(n="number of examples")
+SAMPLE_SIZE = Calculator(_sample_size, (s.alpha, *_PROBLEM, *_FREE), _SIZE | _RUN, NOISE_SETS, unused=_UNUSED)
 SELECTION = Calculator(
     _selection,
     (s.d, s.epsilon, s.L, s.rho, s.f_max),

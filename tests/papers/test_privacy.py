@@ -332,28 +332,18 @@ PARTS = (*papers.PAPERS, "train")
 ORDER = "an order of magnitude, which no set of constants calls more than that"
 SIZE = "a number of samples, no noise: its parameters are a case"
 GIVEN = "the caller's c_1 and c_2, which Theorem 3.1 does not give: the accountant's noise is calibrated_noise"
+ORDERS = [f"drift_escape.calculators.{name}" for name in ("RATE", "SHARED_RATE", "SAMPLES", "SHARED_SAMPLES")]
+SIZES = ["SIZES", "SINGLE_PASS", "MULTI_PASS", "PLAIN_SINGLE_PASS", "PLAIN_MULTI_PASS", "LASRY_LIONS"]
+SIZES += ["SINGLE_PASS_FIRST_ORDER", *(name for name in dir(goldstein_numbers) if name.endswith("_ACCURACY"))]
 NO_CASE: dict[str, str] = {
+    **dict.fromkeys([*ORDERS, "goldstein.calculators.SINGLE_PASS_PARAMETERS_FIRST_ORDER"], ORDER),
+    **dict.fromkeys([f"goldstein.calculators.{name}" for name in SIZES], SIZE),
     "adaptive_batch.calculators.theorem": "what THEOREM calls",
     "adaptive_batch.calculators.tree": "what TREE calls",
-    "drift_escape.calculators.RATE": ORDER,
-    "drift_escape.calculators.SHARED_RATE": ORDER,
-    "drift_escape.calculators.SAMPLES": ORDER,
-    "drift_escape.calculators.SHARED_SAMPLES": ORDER,
     "goldstein.proved.single_pass": "what SINGLE_PASS_PARAMETERS calls",
     "goldstein.proved.multi_pass": "what MULTI_PASS_PARAMETERS calls",
     "goldstein.proved.plain": "what EXPLICIT calls",
-    "goldstein.calculators.SIZES": SIZE,
-    "goldstein.calculators.SINGLE_PASS": SIZE,
-    "goldstein.calculators.MULTI_PASS": SIZE,
-    "goldstein.calculators.PLAIN_SINGLE_PASS": SIZE,
-    "goldstein.calculators.PLAIN_MULTI_PASS": SIZE,
-    "goldstein.calculators.LASRY_LIONS": SIZE,
-    **dict.fromkeys(
-        (f"goldstein.calculators.{name}" for name in dir(goldstein_numbers) if name.endswith("_ACCURACY")), SIZE
-    ),
     "goldstein.calculators.CALLS": "a number of calls, no noise",
-    "goldstein.calculators.SINGLE_PASS_FIRST_ORDER": SIZE,
-    "goldstein.calculators.SINGLE_PASS_PARAMETERS_FIRST_ORDER": ORDER,
     "noisy_sgd.calculators.SPENT": "what given noise is worth, by the accountant",
     "noisy_sgd.calculators.TOTAL_DELTA": "a delta, no noise",
     "noisy_sgd.algorithms.theorem_3_1_noise": GIVEN,

@@ -41,21 +41,18 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     wells = Wells(spec["d"], spec["f_max"], spec["sigma"])
     found = parameters(wells, cell["num_examples"], spec["epsilon"], spec["delta"])
     rows = [(multiple, repeat) for multiple in spec["multiples"] for repeat in range(spec["repeats"])]
-    runs = [
-        (
-            f"{cell['num_examples']:g}/{multiple:g}/{repeat}",
-            repeat,
-            replace(found, noise_std=found.noise_std * multiple),
-        )
-        for multiple, repeat in rows
-    ]
+    runs = []
+    for multiple, repeat in rows:
+        noise_std = found.noise_std * multiple
+        runs.append((f"{cell['num_examples']:g}/{multiple:g}/{repeat}", repeat, replace(found, noise_std=noise_std)))
 
     def measure(path: Tensor) -> dict[str, float]:
         return {"fraction": share_of_sosp(path, found.alpha, wells)}
 
     columns = measured(spec, context, wells, runs, measure)
+    del columns["factor"]
     about = {"alpha": found.alpha, "num_steps": found.num_steps}
-    return {**cell, **columns_of("multiple repeat", rows), **about, "fraction": columns["fraction"]}
+    return {**cell, **columns_of("multiple repeat", rows), **about, **columns}
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:

@@ -61,6 +61,9 @@ class UnitDraws:
     def take(self, index: Tensor) -> Streams:
         return self.inner.take(index)
 
+    def uniform(self, *which: Any) -> Tensor:
+        return self.inner.uniform(*which)
+
     def normal(self, purpose: str, call: Tensor, size: int) -> Tensor:
         assert purpose == self.purpose
         draws = torch.arange(len(self) - 1)[:, None] == int(call[0]) * size + torch.arange(size)

@@ -2,15 +2,15 @@
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpnotes.theory.orders import Named, Order, log_of
+from dpnotes.theory.orders import ROUNDING, TIE, Named, Order, log_of
 
-_TIE = 1e-9  # of two logarithms
+_ASIDE = 1e-6  # how far beside a border its sides are compared, in logarithms
 
 
 def regions(
@@ -37,12 +37,16 @@ def regions(
     logs |= {"num_examples": np.log(n)[None, :], "dim": np.log(d)[:, None]}
     shape = len(np.atleast_1d(d)), len(np.atleast_1d(n))
     values = np.array([np.broadcast_to(order.log(logs), shape) for order in orders.values()]).reshape(-1, *shape)
-    values = np.where(values < math.log(largest) - _TIE, values, np.inf)
-    least = values.min(axis=0, initial=np.inf)
-    codes = np.tensordot(2 ** np.arange(len(orders)), (values <= least + _TIE) & np.isfinite(values), axes=1)
-    found, places = np.unique(codes, return_inverse=True)
+    found, places = np.unique(_codes(values, math.log(largest)), return_inverse=True)
     named = [tuple(name for k, name in enumerate(orders) if int(code) >> k & 1) for code in found]
     return places.reshape(shape), named
+
+
+def _codes(values: NDArray[np.float64], top: float) -> NDArray[np.int64]:
+    """The set of the smallest logarithms below the top, as a number; `values` has one array for each order."""
+    values = np.where(values < top - TIE, values, np.inf)
+    best = (values <= values.min(axis=0, initial=np.inf) + TIE) & np.isfinite(values)
+    return np.tensordot(2 ** np.arange(len(values)), best, axes=1)
 
 
 def borders(
@@ -66,64 +70,61 @@ def borders(
     >>> np.exp(line).round(6).tolist()
     [[1.0, 1.0], [1000.0, 1000.0]]
     """
-    box, top = np.log(np.array([n, d], dtype=float)), math.log(largest)
+    box, top = np.log(np.array([n, d], dtype=float)), np.array([[math.log(largest), 0.0, 0.0]])
     logs = {name: math.log(value) for name, value in given.items()} | {"num_examples": 0.0, "dim": 0.0}
 
-    def plane(monomial: Named) -> tuple[float, float, float]:
-        powers = dict(monomial)
-        return log_of(monomial, logs), float(powers.get("num_examples", 0)), float(powers.get("dim", 0))
+    def planes(monomials: Iterable[Named]) -> NDArray[np.float64]:
+        """Monomials as rows: the logarithm at n = d = 1, and the powers of n and d."""
+        rows = [
+            [log_of(m, logs), *(float(dict(m).get(name, 0)) for name in ("num_examples", "dim"))] for m in monomials
+        ]
+        return np.array(rows).reshape(-1, 3)
 
-    planes = [np.array([plane(monomial) for monomial in order.monomials]) for order in orders.values()]
+    parts = [(planes(order.monomials), planes(order.limits)) for order in orders.values()]
+    pairs = [(p, p - top[0]) for accuracy, _ in parts for p in accuracy]
+    pairs += [(p, limit) for accuracy, limits in parts for p, limit in itertools.product(accuracy, limits)]
+    for (one, _), (two, _) in itertools.combinations(parts, 2):
+        pairs += [(p, p - q) for p, q in itertools.product(one, two)]
+    every = np.vstack([top, *(accuracy for accuracy, _ in parts)])
+    limits = np.vstack([np.empty((0, 3)), *(limits for _, limits in parts)])
+
+    def codes(points: NDArray[np.float64]) -> NDArray[np.int64]:
+        values = [
+            np.where((limits @ points <= ROUNDING).all(axis=0), (accuracy @ points).max(axis=0), np.inf)
+            for accuracy, limits in parts
+        ]
+        return _codes(np.array(values), top[0, 0])
+
     lines: list[NDArray[np.float64]] = []
-    for one, left in enumerate(planes):
-        for two in [None, *range(one + 1, len(planes))]:
-            right = np.array([[top, 0.0, 0.0]]) if two is None else planes[two]
-            for p, q in itertools.product(left, right):
-                if (ends := _clipped(p - q, box)) is not None:
-                    lines += _parts(ends, p, [one] if two is None else [one, two], planes, top)
+    for here, difference in pairs:
+        lines += _parts(difference, np.vstack([every - here, limits]), box, codes)
     return list({tuple(line.round(9).flat): line for line in lines}.values())
 
 
-def _clipped(difference: NDArray[np.float64], box: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """The ends (1, log n, log d), as columns, of the line in the box at which a difference of monomials is 0."""
-    rest, *slopes = difference
-    along = 0 if abs(slopes[1]) >= abs(slopes[0]) else 1  # the coordinate that varies
-    a, b = slopes[along], slopes[1 - along]
-    if abs(b) < 1e-12:
-        return None
-    low, high = box[along]
-    if abs(a) > 1e-12:
-        cuts = sorted(-(rest + b * edge) / a for edge in box[1 - along])
-        low, high = max(low, cuts[0]), min(high, cuts[1])
-    elif not box[1 - along][0] < -rest / b < box[1 - along][1]:
-        return None
-    if low >= high:
-        return None
-    ends = np.ones((3, 2))
-    ends[1 + along] = low, high
-    ends[2 - along] = -(rest + a * ends[1 + along]) / b
-    return ends
-
-
 def _parts(
-    ends: NDArray[np.float64], here: NDArray[np.float64], of: list[int], planes: list[NDArray[np.float64]], top: float
+    difference: NDArray[np.float64], others: NDArray[np.float64], box: NDArray[np.float64], codes: Callable[[Any], Any]
 ) -> list[NDArray[np.float64]]:
-    """The parts of a line where these orders meet, no other one is smaller, and none but the border is vacuous."""
-    first, step = ends[:, 0], ends[:, 1] - ends[:, 0]
-    others = np.vstack([*(plane - here for plane in planes), *(plane - [top, 0, 0] for plane in planes)])
+    """The parts of the line where a difference of monomials is 0 that have different leaders on their two sides.
+
+    Between places where one of the others is 0 nothing changes.
+    """
+    if not (length := np.hypot(*difference[1:])):
+        return []
+    rest, *normal = difference / (length if (difference[2], -difference[1]) > (0, 0) else -length)  # from left to right
+    normal = np.array([0.0, *normal])
+    point, step = np.array([1.0, 0.0, 0.0]) - rest * normal, np.array([0.0, normal[2], -normal[1]])
     with np.errstate(divide="ignore", invalid="ignore"):
-        breaks = -(others @ first) / (others @ step)
-    breaks = np.unique([0.0, 1.0, *breaks[(breaks > 0) & (breaks < 1)]])
-    middles = first[:, None] + step[:, None] * (breaks[1:] + breaks[:-1]) / 2
-    values, level = np.array([(plane @ middles).max(axis=0) for plane in planes]), here @ middles
-    lead = np.where(values < top - _TIE, values, np.inf).min(axis=0)
-    good = (abs(values[of] - level) < _TIE).all(axis=0) & (lead >= level - _TIE)
-    if len(of) == 2:
-        good &= level < top - _TIE
-    found = []
-    for begin, end, kept in zip(breaks, breaks[1:], good, strict=False):
-        if kept and found and found[-1][1] == begin:
-            found[-1][1] = end
-        elif kept:
-            found.append([begin, end])
-    return [(first + step * np.array(pair)[:, None])[:, 1:] for pair in found]
+        ends = (box.T - point[1:]) / step[1:]
+        low, high = np.nanmax(ends.min(axis=0)), np.nanmin(ends.max(axis=0))
+        breaks = -(others @ point) / (others @ step)
+    if not low < high or (abs((point + step * (low + high) / 2)[1:, None] - box) < TIE).any():
+        return []  # it is outside of the box, or along its edge
+    breaks = np.unique([low, high, *breaks[(breaks > low + TIE) & (breaks < high - TIE)]])
+    breaks = breaks[np.diff(breaks, prepend=-np.inf) > TIE]
+    border = np.ones(len(breaks) - 1, dtype=bool)
+    for share in (0.37, 0.59):  # two places: one may be on another border by chance
+        places = point[:, None] + step[:, None] * (breaks[:-1] + share * np.diff(breaks))
+        aside = _ASIDE * normal[:, None]
+        border &= codes(places + aside) != codes(places - aside)
+    edges = np.flatnonzero(np.diff([False, *border, False])).reshape(-1, 2)  # where runs of borders begin and end
+    return [(point + step * breaks[pair][:, None])[:, 1:] for pair in edges]

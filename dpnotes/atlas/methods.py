@@ -30,6 +30,7 @@ def methods() -> tuple[Method, ...]:
             claims=(*method.claims, gradient, hessian),
             order=method.order | deviation,
             printed=None,
+            domain=tuple(replace(one, of=method.order) for one in method.domain),  # of the optimiser, on the data
             proved=None,
             note="A combination of ours.",
         )

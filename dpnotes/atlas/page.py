@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dpnotes.atlas.methods import methods
-from dpnotes.atlas.question import FIELDS, GOALS, IMPLIES
+from dpnotes.atlas.question import FIELDS, GOALS, IMPLIES, LIMITS
 from dpnotes.atlas.ranking import outcome
 from dpnotes.theory.cache import Verdicts
 from dpnotes.theory.methods import Method, standing
@@ -32,6 +32,7 @@ def exported() -> dict[str, Any]:
         "fields": fields,
         "goals": {k: [*map(str, v)] for k, v in GOALS.items()},
         "implies": implies,
+        "limits": {words: _powers(dict(powers)) for words, powers in LIMITS.items()},
     }
 
 
@@ -42,7 +43,8 @@ def _method(method: Method, verdicts: Verdicts) -> dict[str, Any]:
     return {
         "name": method.name, "measure": str(method.measure), "standing": str(word), "because": because,
         "order": _order(method.order), "printed": _order(method.printed), "risk": risk, "claims": claims,
-        "domain": [[condition.text, _powers(condition.powers)] for condition in method.domain],
+        "assumed": method.assumed if risk else "",
+        "domain": [[one.text, one.state, _powers(one.powers), _order(one.of)] for one in method.domain],
         "clients": method.by_clients, "floor": method.floor, "note": method.note, "relation": method.relation,
         "outcome": f"{method.experiment}: {outcome(method.experiment)}" if method.experiment else "",
     }  # fmt: skip

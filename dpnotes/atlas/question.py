@@ -5,16 +5,20 @@ import importlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from dpnotes import papers
 from dpnotes.theory.calculators import Measure
 from dpnotes.theory.methods import Method
-from dpnotes.theory.orders import UNITS
+from dpnotes.theory.orders import ROUNDING, UNITS, Named, as_named, log_of
 from dpnotes.theory.refusals import MixedLetters, require
 from dpnotes.theory.symbols import COUNT, POSITIVE, UNIT_INTERVAL, Domain, PaperSymbol
 from dpnotes.util import validate
 
+_HALF = Fraction(1, 2)
 GOALS: Mapping[str, tuple[Measure, ...]] = {
     "sosp": (Measure.SECOND_ORDER, Measure.SECOND_ORDER_EMPIRICAL),
     "fosp": (Measure.FIRST_ORDER, Measure.FIRST_ORDER_EMPIRICAL),
@@ -62,6 +66,15 @@ FIELDS: Mapping[str, Field] = {
     "condition_number": Field("condition number kappa", Domain(1), 10.0, 1.001, 1e4),
     "failure": Field("failure probability of the optimiser", UNIT_INTERVAL, 0.01, 1e-6, 0.5),
 }
+# The limits of accuracies that say something, as monomials, by the reason; "2" is the number.
+LIMITS: Mapping[str, Named] = {
+    "the start has that risk": (),
+    "every point has that, G": as_named({"lipschitz": 1}),
+    "every point has that, L": as_named({"lipschitz": 1}),
+    "every point has that, M^2/rho": as_named({"smoothness": 2, "hessian_lipschitz": -1}),
+    "the start has that, sqrt(2 M gap)": as_named({"2": _HALF, "smoothness": _HALF, "initial_gap": _HALF}),
+    "the start has that, gap/radius": as_named({"initial_gap": 1, "radius": -1}),
+}
 SHORT = {"n": "num_examples", "d": "dim"}
 
 
@@ -97,7 +110,10 @@ class Question:
             raise ValueError(f"Expected a goal with alpha={self.alpha!r}, one of: {', '.join(GOALS)}.")
         value, words = limit(self.measures[0], self.given)
         require(
-            self.alpha < value, f"Expected alpha={{alpha:g}} < {{value:.6g}}: {words}.", alpha=self.alpha, value=value
+            self.alpha < value * (1 - ROUNDING),
+            f"Expected alpha={{alpha:g}} < {{value:.6g}}: {words}.",
+            alpha=self.alpha,
+            value=value,
         )
 
     @property
@@ -134,20 +150,21 @@ def ask(goal: str = "all", alpha: float | None = None, **numbers: Any) -> Questi
             raise ValueError(f"Expected {name} once, got it twice.")
         validate.real(**{typed: value})
         FIELDS[name].domain.check(typed, value)
-        given[name] = value
+        given[name] = float(value) if value > 2**53 else value
     if missing := [name for name, field in FIELDS.items() if name not in given and math.isnan(field.default)]:
         raise ValueError(f"Expected {', '.join(missing)}: there is no usual value.")
     return Question({name: given.get(name, field.default) for name, field in FIELDS.items()}, goal, alpha)
 
 
 def _unknown(name: str) -> ValueError:
+    within = [field for field in FIELDS if name in field.split("_")]
+    near = within or difflib.get_close_matches(name, FIELDS, n=1)
     for key in papers.PAPERS:
         for symbol in vars(importlib.import_module(f"dpnotes.papers.{key}.notation")).values():
-            if isinstance(symbol, PaperSymbol) and symbol.name == name:
+            if isinstance(symbol, PaperSymbol) and symbol.name == name and not within:
                 common = symbol.common if symbol.common in FIELDS else None
                 instead = f"{common} is its common name" if common else "no question has it"
                 return MixedLetters(f"Expected common names, got {name}, a letter of {key}: {instead}.")
-    near = difflib.get_close_matches(name, FIELDS, n=1)
     offer = f"; did you mean {near[0]}?" if near else "."
     return ValueError(f"Expected {name!r} to be one of: n, d, {', '.join([*FIELDS][2:])}{offer}")
 
@@ -156,24 +173,21 @@ def limit(measure: Measure, given: Mapping[str, float]) -> tuple[float, str]:
     """Return the accuracy from which on a promise is vacuous, and the reason in words.
 
     >>> given = {"lipschitz": 2.0, "smoothness": 3.0, "hessian_lipschitz": 0.5, "initial_gap": 4.0, "radius": 0.5}
-    >>> limit(Measure.FIRST_ORDER, given)
-    (2.0, 'every point has that, G')
-    >>> limit(Measure.SECOND_ORDER, given)
-    (18.0, 'every point has that, M^2/rho')
+    >>> [f"{value:.6g}, {words}" for value, words in (limit(goal[0], given) for goal in GOALS.values())]
+    ['18, every point has that, M^2/rho', '2, every point has that, G', '2, every point has that, L',
+        '1, the start has that risk']
     """
-    if measure is Measure.EXCESS_RISK:
-        return 1.0, "the start has that risk"
-    G = given["lipschitz"]
-    if measure in GOALS["goldstein"]:
-        return min(
-            (G, "every point has that, L"), (given["initial_gap"] / given["radius"], "the start has that, gap/radius")
+    logs = {name: math.log(value) for name, value in given.items() if name in UNITS} | {"2": math.log(2)}
+    with np.errstate(over="ignore"):
+        risk, G, L, curvature, start, near = (
+            (float(np.exp(log_of(powers, logs))), words) for words, powers in LIMITS.items()
         )
-    start = math.sqrt(2 * given["smoothness"] * given["initial_gap"])
-    gradient = min((G, "every point has that, G"), (start, "the start has that, sqrt(2 M gap)"))
-    if measure in GOALS["fosp"]:
-        return gradient
-    curvature = given["smoothness"] ** 2 / given["hessian_lipschitz"]
-    return max(gradient, (curvature, "every point has that, M^2/rho"), key=lambda pair: pair[0])
+    if measure is Measure.EXCESS_RISK:
+        return risk
+    if measure in GOALS["goldstein"]:
+        return min(L, near)
+    gradient = min(G, start)
+    return gradient if measure in GOALS["fosp"] else max(gradient, curvature, key=lambda pair: pair[0])
 
 
 def promises(method: Method, measure: Measure) -> bool:
@@ -184,22 +198,6 @@ def promises(method: Method, measure: Measure) -> bool:
     [True, True, False, False]
     """
     return method.measure is measure or (not method.floor and IMPLIES.get(method.measure) is measure)
-
-
-def masked(method: Method, given: Mapping[str, float], normalised: tuple[str, ...] = ()) -> str:
-    """Return the reason why a method promises nothing for these numbers, or "".
-
-    Args:
-      method: the method.
-      given: numbers by common name.
-      normalised: the names that the source of its order sets to 1.
-    """
-    if given["clients"] != 1 and not method.by_clients:
-        return f"masked: no theorem for {given['clients']:g} clients"
-    if others := [name for name in normalised if given[name] != 1]:
-        return f"masked: its source sets {', '.join(others)} to 1, and the units do not tell more"
-    failing = [f"refused: expected {condition.text}" for condition in method.domain if not condition.holds(given)]
-    return "; ".join(failing)
 
 
 def for_orders(given: Mapping[str, float]) -> dict[str, float]:

@@ -1,13 +1,16 @@
 """The table: which methods promise what, whether it stands, at what cost, and what was run."""
 
+import contextlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpnotes.atlas.methods import methods
-from dpnotes.atlas.question import GOALS, IMPLIES, Question, ask, for_orders, limit, masked, promises
+from dpnotes.atlas.question import FIELDS, GOALS, IMPLIES, Question, ask, for_orders, limit, promises
 from dpnotes.experiments import store
 from dpnotes.theory.cache import Verdicts
 from dpnotes.theory.calculators import Measure
@@ -22,6 +25,8 @@ COLUMNS = (
     "measure", "method", "state", "reason", "standing", "because", "printed", "order", "proved", "proved_reason",
     "needed", *PARAMETERS, "parameters_reason", "relation", "experiment", "outcome", "claims", "note",
 )  # fmt: skip
+MORE = "It promises more"  # how the note of a stronger promise begins
+_WHOLE = ("gradients", "function_values", "batch", "steps")  # whole numbers, rounded up
 _STATES = ("informative", "floor", "vacuous", "masked", "refused")
 
 
@@ -95,115 +100,118 @@ def ranked(question: Question, *, details: bool = True) -> "pd.DataFrame":
 
     validate.instance(Question, question=question)
     validate.flag(details=details)
-    rows = []
+    table = []
     with Verdicts() as verdicts:
         for measure in question.measures:
-            for method in methods():
-                if promises(method, measure):
-                    known, because = standing(method, verdicts)
-                    rows.append(
-                        {"standing": str(known), "because": because, **_row(method, measure, question, details)}
-                    )
-    for measure in question.measures:
-        _needed([row for row in rows if row["measure"] == str(measure)], question, details)
-    places = {str(measure): place for place, measure in enumerate(question.measures)}
-    standings = {str(word): place for place, word in enumerate(Standing)}
-    rows.sort(
-        key=lambda row: (places[row["measure"]], _STATES.index(row["state"]), standings[row["standing"]], _value(row))
-    )
-    table = pd.DataFrame(rows).reindex(columns=[*COLUMNS])
-    table.attrs |= {"question": question, "details": details}
-    return table
+            rows = [(m, _row(m, measure, question, details)) for m in methods() if promises(m, measure)]
+            best = min((_value(row) for _, row in rows if row["state"] == "informative"), default=math.nan)
+            for method, row in rows:
+                word, row["because"] = standing(method, verdicts)
+                row["standing"] = str(word)
+                row["needed"] = _needed(method, row["state"], question.given, question.alpha or best, details)
+                if row["needed"] < 1:
+                    row["reason"] = "; ".join(filter(None, [row["reason"], "needed below one"]))
+            table += sorted((row for _, row in rows), key=_place)
+    found = pd.DataFrame(table).reindex(columns=[*COLUMNS])
+    found.attrs |= {"question": question, "details": details}
+    return found
 
 
 def _value(row: Mapping[str, Any]) -> float:
     """The number that a row is ranked by: the order, or the accuracy with constants where there is no order."""
-    found = [row[name] for name in ("order", "proved") if math.isfinite(row[name])]
-    return found[0] if found else math.inf
+    return next((row[name] for name in ("order", "proved") if math.isfinite(row[name])), math.inf)
+
+
+def _place(row: Mapping[str, Any]) -> tuple[int, int, float]:
+    return _STATES.index(row["state"]), [*Standing].index(row["standing"]), _value(row)
 
 
 def _row(method: Method, measure: Measure, question: Question, details: bool) -> dict[str, Any]:
-    given, (largest, words) = question.given, limit(measure, question.given)
+    given, numbers, (largest, words) = question.given, for_orders(question.given), limit(measure, question.given)
+    more = "" if measure is method.measure else f"{MORE}: {method.measure}. "
     row: dict[str, Any] = {
         "measure": str(measure),
         "method": method.name,
-        "printed": math.nan,
-        "order": math.nan,
-        "proved": math.nan,
+        **dict.fromkeys(("printed", "order", "proved"), math.nan),
         "relation": method.relation,
         "claims": " ".join(claim.id for claim in method.claims),
         "experiment": method.experiment,
         "outcome": outcome(method.experiment) if method.experiment else "",
-        "note": method.note
-        if measure is method.measure
-        else f"It promises more: {method.measure}. {method.note}".strip(),
+        "note": f"{more}{method.note}".strip(),
     }
-    why = masked(method, given, method.order.normalised if method.order else ())
-    if why:
-        return row | {"state": why.split(":")[0], "reason": why.split(": ", 1)[1]}
-    if method.order:
-        row["order"] = method.order(for_orders(given))
-    if method.printed and not masked(method, given, method.printed.normalised):
-        row["printed"] = method.printed(for_orders(given))
-    if details or method.order is None:
-        row |= _proved(method, given, largest, words)
-    if math.isinf(_value(row)):
-        return row | {"state": "refused", "reason": row["proved_reason"]}
-    if _value(row) >= largest * (1 - 1e-12):
-        return row | {"state": "vacuous", "reason": f"{_value(row):.4g} >= {largest:.4g}: {words}"}
-    row["state"] = "floor" if method.floor else "informative"
-    remarks = []
-    if measure in GOALS["sosp"] and _value(row) >= limit(IMPLIES[measure], given)[0]:
+    failing = [(one, why) for one in method.conditions(method.order) if (why := one.failure(numbers, method.order))]
+    for state in ("masked", "refused"):  # whatever the accuracy is
+        if reasons := [why for one, why in failing if one.state == state and "accuracy" not in one.powers]:
+            return row | {"state": state, "reason": "; ".join(reasons)}
+    values = {"order": method.order(numbers)} if method.order else {}
+    if (printed := method.applies(method.printed)) and math.isfinite(value := printed(numbers)):
+        values["printed"] = value
+    values |= _proved(method, given, largest, words) if details or not method.order else {}
+    value = _value(row | values)
+    if value >= largest * (1 - 1e-12) and math.isfinite(value):
+        return row | values | {"state": "vacuous", "reason": f"{value:.4g} >= {largest:.4g}: {words}"}
+    if failing or math.isinf(value):
+        why = "; ".join(why for _, why in failing)
+        return row | {"state": "refused", "reason": why or values.get("proved_reason", "")}
+    remarks = ["a lower bound, no promise"] if method.floor else []
+    if measure in GOALS["sosp"] and value >= limit(IMPLIES[measure], given)[0]:
         remarks.append("its gradient part is empty")
     if details and method.parameters:
         try:
-            found = method.parameters(given, _value(row))
-            row |= found
+            found = _within_reach(method.parameters, given, value)
             remarks += [f"{name} below one" for name in ("batch", "steps") if found.get(name, 1) < 1]
+            row |= found | {name: float(math.ceil(found[name])) for name in _WHOLE if name in found}
         except ValueError as error:
             row["parameters_reason"] = str(error)
-    return row | {"reason": "; ".join(remarks)}
+    return row | values | {"state": "floor" if method.floor else "informative", "reason": "; ".join(remarks)}
+
+
+def _within_reach(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The results of a function of numbers, of which none is infinite.
+
+    Raises:
+      ValueError: floating point holds no result, or as the function.
+    """
+    try:
+        found = function(*arguments)
+        if not np.isfinite([*found.values()] if isinstance(found, Mapping) else found).all():
+            raise OverflowError
+    except ArithmeticError as error:
+        raise ValueError("Expected numbers within reach of floating point, got numbers too large or small.") from error
+    return found
 
 
 def _proved(method: Method, given: Mapping[str, float], largest: float, words: str) -> dict[str, Any]:
     if method.proved is None:
         return {"proved_reason": "no proof gives the constants"}
     try:
-        value = method.proved(given)
+        value = _within_reach(method.proved, given)
     except ValueError as error:
         return {"proved_reason": f"{'vacuous: ' * isinstance(error, Vacuous)}{error}"}
-    assumed = f"if {method.assumed}" if method.assumed else ""
+    numbers = {n: f"{x:g}" + (", the default" if x == FIELDS[n].default else "") for n, x in given.items()}
+    assumed = method.assumed.format(**numbers)
     return {"proved": value, "proved_reason": assumed if value < largest else f"vacuous: {words}"}
 
 
-def _needed(rows: list[dict[str, Any]], question: Question, details: bool) -> None:
-    """Add the examples that are needed for alpha, or for the best informative order among these rows."""
-    wanted = question.alpha or min((_value(row) for row in rows if row["state"] == "informative"), default=math.nan)
-    known = {method.name: method for method in methods()}
-    for row in rows:
-        method = known[row["method"]]
-        row["needed"] = math.nan
-        if not math.isfinite(wanted) or row["state"] not in ("informative", "vacuous"):
-            continue
-        if method.order:
-            row["needed"] = method.order.least(for_orders(question.given), wanted)
-        elif details:
-            row["needed"] = _least(method, question.given, wanted)
-        if row["needed"] < 1:
-            row["reason"] = "; ".join(filter(None, [row["reason"], "needed below one"]))
+def _needed(method: Method, state: str, given: Mapping[str, float], wanted: float, details: bool) -> float:
+    """The examples that are needed for an accuracy; of a proved one the least whole n, by bisection up to 2^60."""
+    if not math.isfinite(wanted) or method.floor or state == "masked":
+        return math.nan
+    if order := method.applies(method.order):
+        return order.least(for_orders(given), wanted)
+    if not details or (proved := method.proved) is None or state == "refused":
+        return math.nan
 
-
-def _least(method: Method, given: Mapping[str, float], wanted: float) -> float:
-    """The least whole n at which a proved accuracy is at most the wanted one, by bisection; inf beyond 2^60."""
-    assert method.proved is not None
     low, high = 1, 2**60
-    if method.proved({**given, "num_examples": high}) > wanted:
-        return math.inf
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = method.proved({**given, "num_examples": middle}) <= wanted
-        low, high = (low, middle) if enough else (middle, high)
-    return float(high)
+    with contextlib.suppress(ValueError):  # of sizes out of reach nothing is known
+        if _within_reach(proved, {**given, "num_examples": high}) > wanted:
+            return math.inf
+        while high - low > 1:
+            middle = (low + high) // 2
+            enough = _within_reach(proved, {**given, "num_examples": middle}) <= wanted
+            low, high = (low, middle) if enough else (middle, high)
+        return float(high)
+    return math.nan
 
 
 # What the answer means for the paper is said by `dpnotes results`.

@@ -1,6 +1,7 @@
 """The answer in a few sentences: what holds with constants, the best order that stands, and what comes next."""
 
 import math
+from decimal import ROUND_CEILING, Context
 from typing import TYPE_CHECKING
 
 from dpnotes.atlas.question import Question
@@ -78,24 +79,27 @@ def _named(rows: "pd.DataFrame") -> str:
 
 
 def _next(question: Question, measure: Measure) -> list[str]:
-    found = takeovers(question, measure)
-    n = question.given["num_examples"]
-    after = [one for one in found if one.value > n and one.formula]
-    if not after:
-        return []
-    one = after[0]
-    names = "; ".join(one.best) if one.best else "none"
-    return [f"  From n = {amount(one.value)} = {one.formula} on, the best order is that of: {names}."]
+    for one in takeovers(question, measure):
+        if one.value > question.given["num_examples"] and one.formula:
+            names = "; ".join(one.best) or "none"
+            return [f"  From n = {amount(one.value)} = {one.formula} on, the best order is that of: {names}."]
+    return []
 
 
-def amount(value: float) -> str:
+def amount(value: float, *, up: bool = False) -> str:
     """Return a number for people: `60,000`, `2.56e+12`, `0.0863`, or a dash if it is missing.
 
-    >>> amount(60_000.0), amount(0.086334), amount(math.nan)
-    ('60,000', '0.08633', '-')
+    Args:
+      value: the number.
+      up: whether it is rounded up, and not to the nearest, as private noise is.
+
+    >>> amount(60_000.0), amount(0.086334), amount(0.086334, up=True), amount(math.nan)
+    ('60,000', '0.08633', '0.08634', '-')
     """
     if not math.isfinite(value):
         return "-" if math.isnan(value) else "none"
+    if up:
+        value = float(Context(prec=4, rounding=ROUND_CEILING).create_decimal(value))
     if 1e4 <= abs(value) < 1e9:
         return f"{value:,.0f}"
     return f"{value:.4g}"

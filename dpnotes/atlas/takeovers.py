@@ -2,17 +2,17 @@
 
 import itertools
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
+from typing import Any
+
+import numpy as np
 
 from dpnotes.atlas.methods import methods
-from dpnotes.atlas.question import FIELDS, Question, for_orders, limit, masked, promises
+from dpnotes.atlas.question import FIELDS, LIMITS, Question, for_orders, limit, promises
 from dpnotes.theory.calculators import Measure
-from dpnotes.theory.orders import UNITS, Named, Order, log_of, text
+from dpnotes.theory.orders import TIE, Named, Order, as_named, log_of, text
 from dpnotes.util import validate
 
-_TIE = 1e-9  # of two logarithms
 READINGS = ("order", "printed")
 
 
@@ -32,7 +32,7 @@ class Takeover:
 
 
 def orders_of(question: Question, measure: Measure, reading: str = "order") -> dict[str, Order]:
-    """Return the orders that are compared for a measure, by method: neither masked nor refused.
+    """Return the orders that are compared for a measure, by method; infinite where a promise is masked or refused.
 
     Raises:
       ValueError: the reading is unknown.
@@ -40,10 +40,8 @@ def orders_of(question: Question, measure: Measure, reading: str = "order") -> d
     validate.one_of(READINGS, reading=reading)
     found = {}
     for method in methods():
-        order: Order | None = getattr(method, reading)
-        if promises(method, measure) and order is not None and not method.floor:
-            if not masked(method, question.given, order.normalised):
-                found[method.name] = order
+        if promises(method, measure) and not method.floor and (order := method.applies(getattr(method, reading))):
+            found[method.name] = order
     return found
 
 
@@ -68,68 +66,53 @@ def takeovers(
     """
     given = for_orders(question.given)
     validate.one_of([*given], along=along)
-    top, field = math.log(limit(measure, question.given)[0]), FIELDS.get(along, FIELDS["lipschitz"])
-    logs = {name: math.log(value) for name, value in given.items()} | {along: 0.0}
+    field = FIELDS.get(along, FIELDS["lipschitz"])
+    logs: dict[str, Any] = {name: math.log(value) for name, value in given.items()} | {along: 0.0, "2": math.log(2)}
     orders = orders_of(question, measure, reading)
-    ones = {name for order in orders.values() for name in order.normalised}  # they are 1, and so not in formulas
-    lines = {name: [_Line.of(monomial, logs, along, ones) for monomial in o.monomials] for name, o in orders.items()}
-    everything = [_Line(top, 0.0, {}), *itertools.chain(*lines.values())]
-    low, high = math.log(field.least), math.log(field.most)
-    found = {one.meets(two) for one, two in itertools.combinations(everything, 2) if one.slope != two.slope}
-    edges = [low]
-    for edge in sorted(edge for edge in found if low < edge < high):
-        if edge - edges[-1] > _TIE:  # else one place, found twice
+
+    def place(ratio: Named) -> float:
+        """The logarithm of the value at which a monomial is 1; infinite if there is none."""
+        slope = float(dict(ratio).get(along, 0))
+        return -log_of(ratio, logs) / slope if slope else math.inf
+
+    # What a source sets to 1, and is 1, is not in formulas.
+    ones = {name for order in orders.values() for name in order.normalised if name != along and given[name] == 1}
+
+    def solved(ratio: Named) -> str:
+        """Return that value as a monomial."""
+        slope = dict(ratio)[along]
+        return text(as_named({name: -power / slope for name, power in ratio if name not in (along, *ones)}))
+
+    every = [*LIMITS.values(), *itertools.chain(*(order.monomials for order in orders.values()))]
+    ratios = {_ratio(*pair) for pair in itertools.combinations(every, 2)}
+    edges, high = [math.log(field.least)], math.log(field.most)
+    for edge in sorted(map(place, ratios.union(*(order.limits for order in orders.values())))):
+        if edges[-1] + TIE < edge < high - TIE:  # else one place, found twice
             edges.append(edge)
+    middles = (np.array(edges) + [*edges[1:], high]) / 2
+    values = [np.broadcast_to(order.log(logs | {along: middles}), len(edges)) for order in orders.values()]
     result: list[Takeover] = []
-    for left, right in itertools.pairwise([*edges, high]):
-        middle = (left + right) / 2
-        best = leaders({name: max(line.at(middle) for line in some) for name, some in lines.items()}, top)
-        before = result[-1].best if result else None
-        if before != best:
-            ends = [
-                [line for name in names for line in lines[name]] or everything[:1] for names in (before or (), best)
+    for left, middle, *here in zip(edges, middles, *values, strict=True):
+        largest, words = limit(measure, {**question.given, along: math.exp(middle)})
+        best = leaders(dict(zip(orders, here, strict=True)), math.log(largest))
+        before = result[-1].best if result else ()
+        if not result or before != best:
+            sides = [
+                [m for name in names for m in orders[name].monomials] or [LIMITS[words]] for names in (before, best)
             ]
-            formula = next(
-                (one.formula(two, along) for one, two in itertools.product(*ends) if one.crosses(two, left)), ""
-            )
-            result.append(Takeover(math.exp(left), best, formula if result else ""))
+            met = [_ratio(*pair) for pair in itertools.product(*sides)]
+            met += [m for name in {*before} ^ {*best} for m in orders[name].limits]
+            formulas = [solved(ratio) for ratio in met if abs(place(ratio) - left) < TIE]
+            result.append(Takeover(math.exp(left), best, formulas[0] if result and formulas else ""))
     return result
 
 
-@dataclass(frozen=True)
-class _Line:
-    """The logarithm of a monomial, or of a limit, as a line in the logarithm of one name."""
-
-    rest: float
-    slope: float
-    powers: Mapping[str, Fraction]
-
-    @classmethod
-    def of(cls, monomial: Named, logs: Mapping[str, float], along: str, ones: set[str]) -> "_Line":
-        powers = {name: power for name, power in monomial if name not in ones}
-        return cls(log_of(monomial, logs), float(powers.get(along, 0)), powers)
-
-    def at(self, place: float) -> float:
-        return self.rest + self.slope * place
-
-    def meets(self, other: "_Line") -> float:
-        return (other.rest - self.rest) / (self.slope - other.slope)
-
-    def crosses(self, other: "_Line", place: float) -> bool:
-        return self.slope != other.slope and abs(self.at(place) - other.at(place)) < _TIE
-
-    def formula(self, other: "_Line", along: str) -> str:
-        """The value of `along` at which both are equal, as a monomial; a limit other than 1 is a number in front."""
-        names = [name for name in sorted(UNITS) if name != along]
-        powers = {name: self.powers.get(name, 0) - other.powers.get(name, Fraction(0)) for name in names}
-        slope = self.powers.get(along, 0) - other.powers.get(along, Fraction(0))
-        limits = [line for line in (self, other) if not line.powers and abs(line.rest) > _TIE]
-        number = [f"{math.exp(line.rest):.6g}^({(-1 if line is self else 1) / slope})" for line in limits]
-        return " ".join([*number, text(tuple((name, -power / slope) for name, power in powers.items() if power))])
+def _ratio(above: Named, below: Named) -> Named:
+    return as_named(above, {name: -power for name, power in below})
 
 
 def leaders(logs: dict[str, float], largest: float) -> tuple[str, ...]:
     """Return the names with the smallest logarithm, of those below the largest; several if they tie."""
-    informative = {name: value for name, value in logs.items() if value < largest - _TIE}
+    informative = {name: value for name, value in logs.items() if value < largest - TIE}
     least = min(informative.values(), default=0.0)
-    return tuple(name for name, value in informative.items() if value <= least + _TIE)
+    return tuple(name for name, value in informative.items() if value <= least + TIE)

@@ -113,7 +113,7 @@ def drawing(subject: str) -> Callable[[Mapping[str, Any], Any, Any], None]:
 def _name_regions(area: Any, places: np.ndarray, named: Sequence[Sequence[str]]) -> None:
     """Write the leaders into their regions, in the row where a region is widest; none where the words do not fit."""
     for place, leaders in enumerate(named):
-        words = "\n= ".join(leaders) or "every order is vacuous"
+        words = "\n= ".join(leaders) or "no order says anything"
         lines = words.split("\n")
         if found := room(places == place, 2 * max(map(len, lines)) + 4, 6 * len(lines)):
             row, column = found
@@ -140,7 +140,7 @@ def room(mask: np.ndarray, width: int, height: int) -> tuple[int, int] | None:
 def described(data: Mapping[str, Any], subject: str) -> str:
     """Return the values at the star, and the shares of the map, in words."""
     given = data["given"]
-    values = ", ".join(f"{name} {value:.3g}" for name, value in data["here"].items())
+    values = ", ".join(f"{name} {value:.3g}" for name, value in data["here"].items() if np.isfinite(value))
     vacuous = " None is below its limit: with these constants none says anything." if not data["best"] else ""
     largest = sorted(data["share"].items(), key=lambda item: -item[1])
     share = ", ".join(f"{name} {100 * part:.0f}%" for name, part in largest if part >= 0.005)

@@ -14,6 +14,7 @@ from dpnotes.theory.calculators import Calculator, parameters
 from dpnotes.theory.refusals import require
 from dpnotes.theory.symbols import COUNT, UNIT_INTERVAL, Domain, PaperSymbols
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, Positive, checked
 
 if TYPE_CHECKING:
     from dpnotes.privacy.accounting import Accountant
@@ -74,16 +75,26 @@ def delta_at(events: "Iterable[Event]", epsilon: float, accountant: "Accountant 
     return math.exp(high)
 
 
-def _delta_of_one(noise_multiplier: float, num_steps: int, batch_size: int, num_examples: int, epsilon: float) -> float:
+@checked
+def steps_on_batches(
+    noise_multiplier: Positive, num_steps: AtLeastOne, batch_size: AtLeastOne, num_examples: AtLeastOne
+) -> "list[Event]":
+    """Return the releases of steps on batches of a fixed size, an example replaced.
+
+    >>> steps_on_batches(2.0, 10, 50, 50)[0].sampling.scheme
+    'whole'
+    """
     from dpnotes.core import WHOLE, Relation, Sampling
     from dpnotes.privacy.events import Event
 
-    sampling = WHOLE if batch_size == num_examples else Sampling.fixed_size(int(batch_size), int(num_examples))
-    events = [Event(float(noise_multiplier), Relation.REPLACE_ONE, sampling, int(num_steps))]
+    sampling = WHOLE if batch_size == num_examples else Sampling.fixed_size(batch_size, num_examples)
+    return [Event(noise_multiplier, Relation.REPLACE_ONE, sampling, num_steps)]
+
+
+@partial(np.vectorize, otypes=[float])
+def _delta_of_each(noise_multiplier: float, num_steps: int, batch: int, examples: int, epsilon: float) -> float:
+    events = steps_on_batches(float(noise_multiplier), int(num_steps), int(batch), int(examples))
     return delta_at(events, float(epsilon))
-
-
-_delta_of_each = np.vectorize(_delta_of_one, otypes=[float])
 
 
 def _delta(noise_multiplier: Any, num_steps: Any, batch_size: Any, num_examples: Any, epsilon: Any) -> dict[str, Any]:
@@ -109,12 +120,8 @@ def _poisson(noise_multiplier: float, num_steps: int, sampling_rate: float) -> "
 
 
 def _fixed_size(noise_multiplier: float, num_steps: int, sampling_rate: float) -> "list[Event]":
-    from dpnotes.core import WHOLE, Relation, Sampling
-    from dpnotes.privacy.events import Event
-
     batch, examples = Fraction(sampling_rate).limit_denominator(2**40).as_integer_ratio()
-    sampling = WHOLE if sampling_rate == 1 else Sampling.fixed_size(batch, examples)
-    return [Event(noise_multiplier, Relation.REPLACE_ONE, sampling, int(num_steps))]
+    return steps_on_batches(noise_multiplier, int(num_steps), batch, examples)
 
 
 _SAMPLED = {
@@ -178,10 +185,11 @@ def _risk(name: str, epsilon: float, delta: float) -> float:
     return float(_RISKS[name][0](_bare(epsilon, delta)))
 
 
+any_delta = symbol("delta", "probability left to chance, 0 for pure privacy", domain=Domain(0, 1, closed=True))
 # Of epsilon and delta alone. The releases behind them allow less: `privacy.risk.of` reads those of a guarantee.
 RISK = Calculator(
     lambda *numbers: {name: _risk(name, *numbers)[()] for name in _RISKS},
-    (epsilon, delta),
+    (epsilon, any_delta),
     parameters(**{name: f"the largest {words}, over all attacks" for name, (_, words) in _RISKS.items()}),
     says=lambda epsilon, delta: _bare(epsilon, delta).sentence(),
 )

@@ -39,7 +39,7 @@ class Paper:
         >>> from dpnotes.theory.statements import Identity
         >>> at, claims = paper("budget_schedules").section()
         >>> at("sec5.R", "Section 5", "Budget R")(
-        ...     Identity(R, rho, 2 * rho), "R = 2 rho.", (Severity.CONSTANT, "Twice as large.", 2 * rho)
+        ...     Identity(R, rho, 2 * rho), "R = 2 rho.", Severity.CONSTANT("Twice as large.", 2 * rho)
         ... )
         >>> claims[0].id, claims[0].printed_text, claims[0].corrected_text
         ('budget_schedules.sec5.R', 'R = rho', 'R = 2*rho')
@@ -62,6 +62,10 @@ class Severity(StrEnum):
     EDGE = "edge case"  # fails only at an end of the assumptions: one leaf, one step, one dimension, a huge epsilon
     CONSTANT = "constant"
     TYPOGRAPHICAL = "typographical"
+
+    def __call__(self, wording: str, corrected: "Corrected", breach: "Breach | None" = None) -> "Correction":
+        """The correction of a claim by an erratum of this severity."""
+        return self, wording, corrected, breach
 
 
 class LaterVersions(StrEnum):
@@ -264,6 +268,7 @@ class Claim:
 
 # A correction: expressions in place of the printed ones, another statement, or None to delete the sentence.
 Corrected = sympy.Expr | tuple[sympy.Expr, ...] | Statement | None
+Correction = tuple[Severity, str, Corrected] | tuple[Severity, str, Corrected, Breach | None]
 
 
 @dataclass(frozen=True)
@@ -316,7 +321,7 @@ class Heading:
         self,
         statement: Statement,
         origin: str,
-        correction: tuple[Severity, str, Corrected] | tuple[Severity, str, Corrected, Breach] | None = None,
+        correction: Correction | None = None,
         calculation: Calculator | None = None,
         premises: Sequence[str] = (),
     ) -> None:

@@ -2,16 +2,18 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpnotes.theory.calculators import Calculator, Measure
 from dpnotes.theory.claims import Claim, Severity
-from dpnotes.theory.orders import Order
+from dpnotes.theory.orders import ROUNDING, UNITS, Named, Order, as_named, log_of
 from dpnotes.theory.rates import Rate
-from dpnotes.theory.verdicts import SILENT
+from dpnotes.theory.verdicts import SILENT, Verdict
 
 if TYPE_CHECKING:
     from dpnotes.theory.cache import Verdicts
@@ -34,19 +36,44 @@ class Condition:
     """An assumption of a promise: a monomial in common names is at most 1.
 
     Args:
-      text: the assumption in words, for a refusal.
-      powers: the powers of the monomial by common name.
+      text: the words of a refusal. `{name}` is a number, `{accuracy}` that of the order, and `{limit}` the largest
+        or smallest allowed value of the first name of `powers`.
+      powers: the powers of the monomial by common name; `accuracy` is the order's.
+      state: "refused", or "masked" if the promise says nothing of such a problem.
+      of: the order that `accuracy` means, if it is not the promise's own.
 
-    >>> Condition("n at least d", {"dim": 1, "num_examples": -1}).holds({"dim": 3, "num_examples": 2})
-    False
+    >>> few = Condition("expected n={num_examples:g} >= d={limit:g}", {"num_examples": -1, "dim": 1})
+    >>> few.failure({"dim": 3, "num_examples": 2})
+    'expected n=2 >= d=3'
     """
 
     text: str
     powers: Mapping[str, Fraction | int]
+    state: str = "refused"
+    of: Order | None = None
 
-    def holds(self, given: Given) -> bool:
-        """Return whether the numbers satisfy it, up to rounding."""
-        return math.prod(float(given[name]) ** float(power) for name, power in self.powers.items()) <= 1 + 1e-12
+    def limits(self, order: Order | None) -> tuple[Named, ...]:
+        """Return the condition as monomials that are at most 1, one for each monomial of the order if it needs one."""
+        powers = {name: power for name, power in self.powers.items() if name != "accuracy"}
+        if not (power := self.powers.get("accuracy")):
+            return (as_named(powers),)
+        of = self.of or order
+        assert of is not None
+        return tuple(as_named(powers, {name: p * power for name, p in monomial}) for monomial in of.monomials)
+
+    def failure(self, given: Given, order: Order | None = None) -> str:
+        """Return the words of a refusal at these numbers, or "" where the condition holds, up to rounding."""
+        logs = {name: math.log(value) for name, value in given.items() if name in UNITS}
+        largest = max(log_of(monomial, logs) for monomial in self.limits(order))
+        if largest <= ROUNDING:
+            return ""
+        name, power = next(iter(self.powers.items()))
+        numbers = dict(given)
+        if of := (self.of or order):
+            logs["accuracy"] = of.log(logs)
+            numbers["accuracy"] = of(given)
+        with np.errstate(over="ignore"):
+            return self.text.format(**numbers, limit=np.exp(logs[name] - largest / float(power)))
 
 
 @dataclass(frozen=True)
@@ -63,7 +90,7 @@ class Method:
       source: the publication that it is quoted from, if its proof is not one of the five papers'.
       parameters: a function from numbers by common name, and the accuracy, to what it runs with (`PARAMETERS`).
       proved: a function from numbers by common name to the accuracy that a proof gives, with all constants.
-      assumed: what `proved` takes for constants that nobody gives.
+      assumed: what `proved` assumes beyond the numbers of the problem; may name them as `{condition_number}`.
       domain: conditions outside of which nothing is promised.
       relation: the relation of neighbouring data sets, in words.
       experiment: the nearest stored experiment.
@@ -94,6 +121,22 @@ class Method:
         """The paper that declares it."""
         return self.claims[0].paper
 
+    def conditions(self, order: Order | None) -> tuple[Condition, ...]:
+        """Return all conditions of the promise with this order: those of its setting come first."""
+        alone = Condition("no theorem for {clients:g} clients", {"clients": 1}, "masked")
+        unit = [
+            Condition(f"its source sets {name} to 1, and the units do not tell more", {name: sign}, "masked")
+            for name in (order.normalised if order else ())
+            for sign in (1, -1)
+        ]
+        return (*([] if self.by_clients else [alone]), *unit, *self.domain)
+
+    def applies(self, order: Order | None) -> Order | None:
+        """Return one of its orders, infinite where a condition of the promise fails."""
+        if order is None:
+            return None
+        return replace(order, limits=tuple(m for one in self.conditions(order) for m in one.limits(order)))
+
 
 # The names of what `Method.parameters` returns: evaluations of gradients and of the loss, examples in a batch, noise of
 # a coordinate in F/x, steps, step size in x^2/F, and the delta that this noise and the printed one reach.
@@ -115,32 +158,29 @@ def standing(method: Method, verdicts: "Verdicts") -> tuple[Standing, str]:
     ...         print(*standing(method, verdicts), sep=": ")
     conditional: given adaptive_batch.lemma3.3.decrease, which is refuted
     """
-    weighing = {c.id: c for c in (*method.claims, *method.premises)}
+    from dpnotes.theory.cache import claims_of
+
+    both = (*method.claims, *method.premises)
+
+    def holds(found: Verdict | None) -> bool:
+        return found is not None and (found.confirms or found.kind in SILENT)
 
     def weighs(claim: Claim) -> bool:
-        found = verdicts.of(claim)
-        refuted = not found.confirms and found.kind not in SILENT
-        return refuted and (claim.erratum is None or claim.erratum.severity in SERIOUS)
+        return not holds(verdicts.of(claim)) and (claim.erratum is None or claim.erratum.severity in SERIOUS)
 
     def fallen(claim: Claim) -> list[str]:
-        from dpnotes.theory.cache import claims_of
-
-        known = {other.id: other for other in claims_of(claim.paper)} | weighing
+        known = {other.id: other for other in (*claims_of(claim.paper), *both)}
         return [name for name in verdicts.fallen(claim) if weighs(known[name])]
 
-    open_, given = [], [name for claim in (*method.claims, *method.premises) for name in fallen(claim)]
-    for claim in method.claims:
-        corrected = verdicts.of_correction(claim)
-        if weighs(claim) and not (corrected and (corrected.confirms or corrected.kind in SILENT)):
-            open_.append(claim.id)
-    given += [claim.id for claim in method.premises if weighs(claim)]
+    open_ = [c.id for c in method.claims if weighs(c) and not holds(verdicts.of_correction(c))]
+    given = [name for claim in both for name in fallen(claim)] + [c.id for c in method.premises if weighs(c)]
     if open_:
         return Standing.OPEN, f"{_listed(open_)} refuted, without a correction that is confirmed"
     if given:
         return Standing.CONDITIONAL, f"given {_listed(given)} refuted"
     if method.source:
         return Standing.QUOTED, f"{method.source}; its proof was not checked"
-    changed = [f"{c.id} ({c.erratum.severity})" for c in (*method.claims, *method.premises) if c.erratum]
+    changed = [f"{c.id} ({c.erratum.severity})" for c in both if c.erratum]
     return Standing.STANDS, f"as re-derived; errata in {', '.join(changed)}" if changed else ""
 
 

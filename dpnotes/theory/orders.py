@@ -4,9 +4,10 @@ In logarithms such a maximum is piecewise linear. Its inverse and its crossings 
 searched for.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -32,6 +33,7 @@ UNITS: Mapping[str, Unit] = {
     "radius": LENGTH,
     "distance": LENGTH,
 }
+TIE, ROUNDING = 1e-9, 1e-12  # logarithms of two orders that count as equal; the error of one logarithm
 Named = tuple[tuple[str, Fraction], ...]  # a monomial: powers by common name, in alphabetical order
 
 
@@ -42,6 +44,7 @@ class Order:
     Args:
       monomials: the powers of each monomial by common name.
       normalised: the names that the source sets to 1, and that the units do not determine.
+      limits: monomials that must be at most 1; elsewhere nothing is promised, and the order is infinite.
 
     Raises:
       UnitsDiffer: a monomial has not the unit of a gradient, up to the normalised names.
@@ -54,6 +57,7 @@ class Order:
 
     monomials: tuple[Named, ...]
     normalised: tuple[str, ...] = ()
+    limits: tuple[Named, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.monomials:
@@ -101,36 +105,36 @@ class Order:
             found.append(powers)
         restored = [_restored(powers, ones) for powers in found]
         unique = all(known for _, known in restored)
-        return cls(tuple(dict.fromkeys(_named(p) for p, _ in restored)), () if unique else tuple(sorted(ones)))
+        return cls(tuple(dict.fromkeys(as_named(p) for p, _ in restored)), () if unique else tuple(sorted(ones)))
 
     def __or__(self, other: "Order") -> "Order":
         """The maximum of both."""
         ones = tuple(sorted({*self.normalised, *other.normalised}))
-        return Order(tuple(dict.fromkeys((*self.monomials, *other.monomials))), ones)
+        return Order(tuple(dict.fromkeys((*self.monomials, *other.monomials))), ones, (*self.limits, *other.limits))
 
     def where(self, name: str, power: int = 1) -> "Order":
         """The monomials that contain a name, each raised to a power; units are checked again."""
-        found = tuple(_named({n: p * power for n, p in m}) for m in self.monomials if name in dict(m))
-        return Order(found, self.normalised)
+        found = tuple(as_named({n: p * power for n, p in m}) for m in self.monomials if name in dict(m))
+        return replace(self, monomials=found)
 
     def renamed(self, **names: str) -> "Order":
         """The same order with other names for some quantities, for example `gradient_noise="lipschitz"`."""
-        changed = []
-        for monomial in self.monomials:
-            powers: dict[str, Fraction] = {}
-            for name, power in monomial:
-                new = names.get(name, name)
-                powers[new] = powers.get(new, Fraction(0)) + power
-            changed.append(_named(powers))
-        return Order(tuple(dict.fromkeys(changed)), self.normalised)
+        changed = [as_named(*(((names.get(name, name), power),) for name, power in m)) for m in self.monomials]
+        return replace(self, monomials=tuple(dict.fromkeys(changed)))
 
     def __call__(self, given: Mapping[str, Any]) -> Any:
         """The value at numbers, or arrays that broadcast, by common name."""
-        return _plain(np.exp(self.log({name: np.log(given[name]) for name in UNITS if name in given})))
+        with np.errstate(over="ignore"):
+            return _plain(np.exp(self.log({name: np.log(given[name]) for name in UNITS if name in given})))
 
     def log(self, logs: Mapping[str, Any]) -> Any:
         """The logarithm of the value at logarithms by common name."""
-        return _plain(np.maximum.reduce(np.broadcast_arrays(*(log_of(m, logs) for m in self.monomials))))
+        value, *limits = (
+            np.maximum.reduce(np.broadcast_arrays(*(log_of(m, logs) for m in some)))
+            for some in (self.monomials, self.limits)
+            if some
+        )
+        return _plain(np.where(limits[0] <= ROUNDING, value, np.inf) if limits else value)
 
     def least(self, given: Mapping[str, float], accuracy: float, along: str = "num_examples") -> float:
         """The least value of `along` at which the order is at most `accuracy`; 0 if any will do, inf if none does.
@@ -140,14 +144,17 @@ class Order:
         100.0
         """
         logs = {name: math.log(value) for name, value in given.items() if name in UNITS} | {along: 0.0}
-        found = 0.0
-        for monomial in self.monomials:
-            slope, rest = float(dict(monomial).get(along, 0)), log_of(monomial, logs) - math.log(accuracy)
+        low, high, most = -math.inf, math.inf, math.log(accuracy) if accuracy else -math.inf
+        for monomial, most in [(m, most) for m in self.monomials] + [(m, 0.0) for m in self.limits]:
+            slope, rest = float(dict(monomial).get(along, 0)), log_of(monomial, logs) - most
             if slope < 0:
-                found = max(found, math.exp(rest / -slope))
-            elif rest > 1e-9:  # up to rounding
+                low = max(low, rest / -slope)
+            elif slope > 0:
+                high = min(high, -rest / slope)
+            elif rest > TIE:  # up to rounding
                 return math.inf
-        return found
+        with np.errstate(over="ignore"):
+            return float(np.exp(low)) if low <= high + TIE else math.inf
 
     def __str__(self) -> str:
         return " + ".join(map(text, self.monomials))
@@ -180,8 +187,16 @@ def _plain(value: Any) -> Any:
     return value if np.ndim(value) else float(value)
 
 
-def _named(powers: Mapping[str, Fraction]) -> Named:
-    return tuple((name, power) for name, power in sorted(powers.items()) if power)
+def as_named(*powers: Mapping[str, Fraction | int] | Iterable[tuple[str, Fraction | int]]) -> Named:
+    """Return the product of monomials, each given by its powers.
+
+    >>> text(as_named({"dim": 1, "epsilon": -1}, {"epsilon": 1}))
+    'dim'
+    """
+    product: dict[str, Fraction] = {}
+    for name, power in itertools.chain.from_iterable(dict(some).items() for some in powers):
+        product[name] = product.get(name, Fraction(0)) + power
+    return tuple((name, power) for name, power in sorted(product.items()) if power)
 
 
 def _unit(monomial: Iterable[tuple[str, Fraction]]) -> Unit:
@@ -194,16 +209,8 @@ def _unit(monomial: Iterable[tuple[str, Fraction]]) -> Unit:
 def _restored(powers: dict[str, Fraction], ones: list[str]) -> tuple[dict[str, Fraction], bool]:
     """The monomial with the constants that were set to 1, and whether the units determine them."""
     lacks = GRADIENT / _unit(powers.items())
-    if not ones:
-        return powers, True
-    units = [UNITS[name] for name in ones]
-    if len(ones) == 1 and equal_modulo(lacks, NONE, units):
-        (unit,) = units
-        return {**powers, ones[0]: lacks.loss / unit.loss if unit.loss else lacks.length / unit.length}, True
-    if len(ones) == 2:
-        (a, c), (b, d) = ((u.loss, u.length) for u in units)
-        if determinant := a * d - b * c:
-            first = (lacks.loss * d - b * lacks.length) / determinant
-            second = (a * lacks.length - lacks.loss * c) / determinant
-            return {**powers, ones[0]: first, ones[1]: second}, True
-    return powers, False
+    units = sympy.Matrix([[getattr(UNITS[name], part) for name in ones] for part in ("loss", "length")])
+    if ones and units.rank() == len(ones):
+        for found in sympy.linsolve((units, sympy.Matrix([lacks.loss, lacks.length]))):
+            return powers | dict(zip(ones, map(Fraction, found), strict=True)), True
+    return powers, not ones

@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,6 +70,11 @@ def seeded(draw: random.Random) -> dict[str, float]:
     return given
 
 
+def words(reason: str) -> str:
+    """Return a reason without its numbers, which the page writes in its own way."""
+    return re.sub(r"-?[\d.,]+(e[+-]?\d+)?(?![\w)])", "#", reason.replace("≥", ">="))
+
+
 def compared(rows: list[dict[str, Any]], table: pd.DataFrame) -> int:
     """Compare the rows of a page with a table, and return the number of compared cells."""
     known = {(row["measure"], row["method"]): row for row in rows}
@@ -77,6 +83,7 @@ def compared(rows: list[dict[str, Any]], table: pd.DataFrame) -> int:
     for row in table.to_dict("records"):
         found = known[row["measure"], row["method"]]
         assert found["state"] == row["state"], row
+        assert words(found["reason"]) == words(row["reason"]), (row, found)
         names = (*COLUMNS, "proved") if row["measure"].startswith("excess") else COLUMNS
         for name in names:
             value = row[name]
@@ -87,7 +94,7 @@ def compared(rows: list[dict[str, Any]], table: pd.DataFrame) -> int:
 
 
 CALL = """asked => asked.map(([g, goal, alpha]) => choose(g, goal, alpha).map(r => ({
-    method: r.method, measure: r.measure, state: r.state,
+    method: r.method, measure: r.measure, state: r.state, reason: r.reason,
     ...Object.fromEntries(["order", "printed", "needed", "proved"].map(
         k => [k, Number.isFinite(r[k]) ? r[k] : String(r[k])]))})))"""
 

@@ -1,6 +1,7 @@
 """The command line, through typer's runner and as a real process, on the real papers and on a toy experiment."""
 
 import json
+import math
 import os
 import re
 import signal
@@ -253,6 +254,8 @@ def test_calc_says_the_risk_in_a_sentence_above_the_numbers():
         "right",
         "found",
     }
+    pure = json.loads(call("calc", "privacy.risk", "epsilon=2", "delta=0", "--json").stdout)
+    assert pure["right"] == pytest.approx(1 / (1 + math.exp(-2))), "pure privacy"
     alone = call("calc", A_CLAIM, "kappa=10", "alpha=1e-4").stdout.splitlines()
     assert all(re.match(r"\w+ +[\d.]+", line) for line in alone), "control: no sentence"
 

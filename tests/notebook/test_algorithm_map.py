@@ -48,10 +48,18 @@ def test_equal_orders_share_the_map_and_vacuous_ones_have_none():
     assert useless.data is not None and useless.data["best"] == [] and "none says anything" in useless.readout.value
 
 
-@pytest.mark.parametrize("epsilon", [0.05, 2.0])
+@pytest.mark.parametrize(
+    "constants",
+    [
+        {"epsilon": 0.05},
+        {"epsilon": 2.0},
+        {"epsilon": 2.0, "lipschitz": 0.4, "hessian_lipschitz": 30.0, "distance": 1e-3},  # conditions end on the map
+        {"epsilon": 1.0, "initial_gap": 0.01, "hessian_lipschitz": 3.0, "radius": 0.01, "distance": 1e-5},
+    ],
+)
 @pytest.mark.parametrize("measure", [Measure.SECOND_ORDER, Measure.GOLDSTEIN, Measure.GOLDSTEIN_EMPIRICAL])
-def test_borders_are_where_regions_end(measure: Measure, epsilon: float):
-    question = ask(n=60_000, d=800_000, epsilon=epsilon, delta=1e-5)
+def test_borders_are_where_regions_end(measure: Measure, constants: dict[str, float]):
+    question = ask(n=60_000, d=800_000, delta=1e-5, **constants)
     given, largest = for_orders(question.given), limit(measure, question.given)[0]
     orders = orders_of(question, measure)
     box = (1e2, 1e12), (1.0, 1e8)
@@ -77,7 +85,7 @@ def test_borders_are_where_regions_end(measure: Measure, epsilon: float):
                         if line[:, 1].min() <= d <= line[:, 1].max()]  # fmt: skip
             assert any(low - 1e-9 <= place <= high + 1e-9 for place in crossing), (d, low, high)
             changes += 1
-    assert changes >= 5
+    assert changes >= 3
 
 
 @pytest.mark.slow

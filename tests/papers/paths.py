@@ -221,11 +221,11 @@ FIXED, POISSON = Sampling.fixed_size(10, 50), Sampling.poisson(0.2)
 
 def library_samples(clip: bool, sampling: Sampling) -> Path:
     door = noisy.clipped_noisy_sgd if clip else noisy.noisy_sgd
-    relation = Relation.REPLACE_ONE if sampling == FIXED else Relation.ZERO_OUT
+    relation = Relation.ZERO_OUT if sampling == POISSON else Relation.REPLACE_ONE
     choice = noisy.NoiseChoice(0.2, 1.0, 1e-6, "by hand")
     of = {"g": released, "x": point, "paid": rho}
     left = lambda state, _: budget - float(state.oracle.meter.spent[0])  # noqa: E731
-    budget = 40 * ((2 if sampling == FIXED else 1) * 1.3 / 10 / 0.2) ** 2 / 2
+    budget = 40 * ((1 if sampling == POISSON else 2) * 1.3 / (50 * sampling.rate) / 0.2) ** 2 / 2
     longer = {} if clip else {"longer": lambda state, _: int(state.oracle.meter.exceeded[0])}
     watch = Watch(**of, left=left, **longer)
     return watch.path(
@@ -239,8 +239,7 @@ def library_samples(clip: bool, sampling: Sampling) -> Path:
 def reference_samples(module: Any, clip: bool, sampling: Sampling, **more: Any) -> Path:
     def batch(t: int) -> Tensor:
         drawn = draw(sampling, 50, STREAMS, "minibatch: examples", torch.tensor([t]))
-        assert drawn.examples is not None
-        return drawn.examples[0][drawn.present[0]]
+        return torch.arange(50) if drawn.examples is None else drawn.examples[0][drawn.present[0]]
 
     function, seen = (module.clipped_noisy_sgd if clip else module.noisy_sgd), [0]
 
@@ -249,8 +248,8 @@ def reference_samples(module: Any, clip: bool, sampling: Sampling, **more: Any) 
         return seen[0]
 
     steps = function(
-        SPREAD[1], START, batch, 10, 40, 1.3, 0.2, 0.3, lambda t: normal("gaussian mechanism", t),
-        moves=2.0 if sampling == FIXED else 1.0, **more,
+        SPREAD[1], START, batch, 50 * sampling.rate, 40, 1.3, 0.2, 0.3, lambda t: normal("gaussian mechanism", t),
+        moves=1.0 if sampling == POISSON else 2.0, **more,
     )  # fmt: skip
     return walked(steps, "g", "x", "paid", "left", **({} if clip else {"longer": longer}))
 

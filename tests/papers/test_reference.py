@@ -17,15 +17,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from dpnotes.core import WHOLE
 from dpnotes.methods.drift_escape import Repeat
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.holdings import ClientSamples
-from dpnotes.oracles.samples import (
-    ORDER_PURPOSE,
-    DataSetSamples,
-    VirtualSamples,
-    shuffled,
-)
+from dpnotes.oracles.samples import ORDER_PURPOSE, DataSetSamples, VirtualSamples, shuffled
 from dpnotes.papers.adaptive_batch import reference as adaptive_reference
 from dpnotes.papers.budget_schedules import reference as schedules_reference
 from dpnotes.papers.drift_escape import algorithms as escape
@@ -37,49 +33,8 @@ from dpnotes.papers.goldstein import reference as goldstein_reference
 from dpnotes.papers.noisy_sgd import reference as noisy_reference
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.random.streams import Streams
-from tests.papers.paths import (
-    DIM,
-    FIXED,
-    MANY,
-    MARGIN,
-    OF_POPULATION,
-    ORIGIN,
-    POISSON,
-    POPULATION,
-    START,
-    STREAMS,
-    Case,
-    Conversion,
-    Path,
-    Record,
-    Spider,
-    Watch,
-    converted,
-    distance,
-    hills,
-    in_order,
-    library_asks,
-    library_converts,
-    library_descends,
-    library_samples,
-    library_selects,
-    library_spiders,
-    library_sums,
-    normal,
-    of_data,
-    reference_asks,
-    reference_converts,
-    reference_descends,
-    reference_samples,
-    reference_selects,
-    reference_spiders,
-    reference_sums,
-    released,
-    rho,
-    spider_steps,
-    virtual,
-    walked,
-)
+from tests.papers import paths
+from tests.papers.paths import ORIGIN, START, STREAMS, Path, Record, Watch, distance, released, rho, walked
 
 
 # ---------------------------------------------------------------- drift_escape
@@ -114,7 +69,7 @@ def escapes(
 
 
 def library_escapes(setting: Escape) -> Path:
-    source = VirtualSamples(POPULATION, setting.total) if setting.virtual else DataSetSamples(MANY[0])
+    source = VirtualSamples(paths.POPULATION, setting.total) if setting.virtual else DataSetSamples(paths.MANY[0])
     points, used = [setting.x], [0]
 
     def asked(state: Any, _: Any) -> Tensor:
@@ -143,10 +98,11 @@ def escape_steps(
 ) -> Iterator[Any]:
     p, e = setting.parameters, setting.parameters.escape
     oracle = partial(
-        module.adaptive_dp_spider, gradients=virtual() if setting.virtual else in_order(MANY[1], 3000),
-        n=setting.total, b1=p.first_batch, b2=p.batch, kappa=p.drift_threshold, G=p.gradient_bound, M=e.smoothness,
-        multiplier=p.noise_multiplier * MARGIN, eta=e.step_size, printed=of_oracle,
-        noise=lambda t: normal("gaussian mechanism", t - 1),
+        module.adaptive_dp_spider,
+        gradients=paths.virtual() if setting.virtual else paths.in_order(paths.MANY[1], 3000), n=setting.total,
+        b1=p.first_batch, b2=p.batch, kappa=p.drift_threshold, G=p.gradient_bound, M=e.smoothness,
+        multiplier=p.noise_multiplier * paths.MARGIN, eta=e.step_size, printed=of_oracle,
+        noise=lambda t: paths.normal("gaussian mechanism", t - 1),
     )  # fmt: skip
     return module.drift_escape(
         oracle, setting.x, e.step_size, e.threshold / 3, e.attempts, e.radius, e.attempt_length,
@@ -191,7 +147,7 @@ def holding(client: int) -> Tensor:
 
 
 def library_clients(setting: Escape) -> Path:
-    data = hills(9000)[0]
+    data = paths.hills(9000)[0]
     points = [setting.x]
 
     def asked(state: Any, _: Any) -> Tensor:
@@ -214,7 +170,7 @@ def library_clients(setting: Escape) -> Path:
 def client_rounds(
     module: Any, setting: Escape, models: Any, printed: frozenset[int] = frozenset(), n: Any = HELD
 ) -> Iterator[Any]:
-    p, e, of = setting.parameters, setting.parameters.escape, hills(9000)[1]
+    p, e, of = setting.parameters, setting.parameters.escape, paths.hills(9000)[1]
 
     def gradients(client: int) -> Callable[..., Tensor]:
         places = torch.arange(HELD[client])[None]
@@ -223,8 +179,8 @@ def client_rounds(
 
     return module.distributed_adaptive_dp_spider(
         models, [gradients(client) for client in range(3)], n, p.first_batch, p.batch, p.drift_threshold,
-        p.gradient_bound, e.smoothness, p.noise_multiplier * MARGIN, e.step_size, printed=printed,
-        noise=lambda t, j: streams_of_client(j).normal("gaussian mechanism", t - 1, DIM)[0],
+        p.gradient_bound, e.smoothness, p.noise_multiplier * paths.MARGIN, e.step_size, printed=printed,
+        noise=lambda t, j: streams_of_client(j).normal("gaussian mechanism", t - 1, paths.DIM)[0],
     )  # fmt: skip
 
 
@@ -254,9 +210,9 @@ SPECIMENS = torch.tensor([[0.5, -1.0, 2.0], [3.1, 3.2, 0.1], [0.1, 0.0, 0.2], [3
 
 
 def library_chooses(as_printed: bool) -> Path:
-    data = hills(9000)[0]
+    data = paths.hills(9000)[0]
     chosen = model_selection.Selection(
-        0.2, DIM, HELD, 4, 8.0, 1e-5, gradient_bound=1.1, smoothness=1.25, hessian_lipschitz=1.5, failure=0.1
+        0.2, paths.DIM, HELD, 4, 8.0, 1e-5, gradient_bound=1.1, smoothness=1.25, hessian_lipschitz=1.5, failure=0.1
     )
 
     def derivatives(members: range) -> model_derivatives.ExampleDerivatives:
@@ -290,7 +246,7 @@ def choosing(module: Any, printed: set[int], models: Any, of: Any, n: Any, T: in
 
 
 def reference_chooses(module: Any, as_printed: bool) -> Path:
-    data = hills(9000)[0].a
+    data = paths.hills(9000)[0].a
 
     def derivatives(client: int) -> tuple[Callable[[Tensor], Tensor], ...]:
         own = data[holding(client)]
@@ -306,11 +262,11 @@ def reference_chooses(module: Any, as_printed: bool) -> Path:
 
 
 # ---------------------------------------------------------------- the table
-DATA, SADDLE = Spider(of_data(), START, False), Spider(OF_POPULATION, ORIGIN, True, total=10**9)
-SINGLE = Spider(of_data(batch_per_gradient=2.0, noise_multiplier=0.2), START, False)
-PRINTED = Spider(of_data(), START, False, True)
+DATA, SADDLE = paths.Spider(paths.of_data(), START, False), paths.Spider(paths.OF_POPULATION, ORIGIN, True, total=10**9)
+SINGLE = paths.Spider(paths.of_data(batch_per_gradient=2.0, noise_multiplier=0.2), START, False)
+PRINTED = paths.Spider(paths.of_data(), START, False, True)
 # The number of examples is such that none is left after the hundredth step.
-EXACTLY = replace(SADDLE, total=10**9 - next(islice(spider_steps(adaptive_reference, SADDLE), 99, None)).left)
+EXACTLY = replace(SADDLE, total=10**9 - next(islice(paths.spider_steps(adaptive_reference, SADDLE), 99, None)).left)
 DESCENDING = Escape(escapes(4.0, threshold=1e-300), START, True, total=10**9)
 ESCAPES: dict[str, tuple[Escape, int]] = {
     "refresh": (Escape(escapes(1.25, drift=50.0), START, False), 29),
@@ -333,30 +289,40 @@ CLIENTS: dict[str, tuple[Escape, int]] = {
     "with differences": (Escape(escapes(1.25, drift=0.5), START, False), 28),
     "until one has no example left": (Escape(escapes(1.25, threshold=1e-300), START, False), 85),
 }
-CONVERSIONS: dict[str, tuple[Conversion, int]] = {
-    "Algorithm 3": (converted(False, 300, period=20), 30),
-    "Algorithm 3, until no example is left": (converted(False, 66), 18),
-    "Algorithm 3, no window whole": (converted(False, 12), 2),
-    "Algorithm 3, line 14 as printed": (converted(False, 300, independent=True), 30),
-    "Algorithm 4": (converted(True, 60), 30),
-    "Algorithm 4, line 13 as printed": (converted(True, 60, independent=True), 30),
-    "Algorithm 5": (converted(False, 300, order="first", first_directions=1, period=5), 30),
-    "Algorithm 5, line 11 as printed": (converted(False, 98, order="first", first_directions=1, independent=True), 26),
+CONVERSIONS: dict[str, tuple[paths.Conversion, int]] = {
+    "Algorithm 3": (paths.converted(False, 300, period=20), 30),
+    "Algorithm 3, until no example is left": (paths.converted(False, 66), 18),
+    "Algorithm 3, no window whole": (paths.converted(False, 12), 2),
+    "Algorithm 3, line 14 as printed": (paths.converted(False, 300, independent=True), 30),
+    "Algorithm 4": (paths.converted(True, 60), 30),
+    "Algorithm 4, line 13 as printed": (paths.converted(True, 60, independent=True), 30),
+    "Algorithm 5": (paths.converted(False, 300, order="first", first_directions=1, period=5), 30),
+    "Algorithm 5, line 11 as printed": (
+        paths.converted(False, 98, order="first", first_directions=1, independent=True),
+        26,
+    ),
     "Algorithm 5, a period of one": (
-        converted(False, 275, order="first", directions=1, period=1, first_batch=5, num_steps=55),
+        paths.converted(False, 275, order="first", directions=1, period=1, first_batch=5, num_steps=55),
         55,
     ),
 }
 
 
 def rows(
-    title: str, paths: tuple[Callable[..., Path], Callable[..., Path]], module: ModuleType, functions: str,
-    settings: dict[str, tuple[Any, ...]], within: float = 1e-10,
-) -> dict[str, Case]:  # fmt: skip
-    """Return the cases of one algorithm: for each name its arguments, the same for both paths, and its steps."""
-    library, reference = paths
+    title: str,
+    act: str,
+    module: ModuleType,
+    functions: str,
+    settings: dict[str, tuple[Any, ...]],
+    within: float = 1e-10,
+) -> dict[str, paths.Case]:
+    """Return the cases of one algorithm: for each name its arguments, the same for both paths, and its steps.
+
+    The paths are `library_` and `reference_`, and then what they do.
+    """
+    library, reference = ({**vars(paths), **globals()}[f"{side}_{act}"] for side in ("library", "reference"))
     return {
-        title + name: Case(
+        title + name: paths.Case(
             partial(library, *given), lambda of, given=given: reference(of, *given), module, tuple(functions.split()),
             steps, within,
         )
@@ -364,41 +330,33 @@ def rows(
     }  # fmt: skip
 
 
-CASES: dict[str, Case] = {
-    **rows("", (library_descends, reference_descends), schedules_reference, "private_gradient_descent clipped", {
+CASES: dict[str, paths.Case] = {
+    **rows("", "descends", schedules_reference, "private_gradient_descent clipped", {
         "descent": (0.0, 1.0, 40), "momentum, until the budget is gone": (0.9, 0.4, 25),
     }),
-    **rows("clipped noisy SGD", (library_samples, reference_samples), noisy_reference, "clipped_noisy_sgd", {
-        "": (True, FIXED, 40), ", Poisson": (True, POISSON, 40),
+    **rows("clipped noisy SGD", "samples", noisy_reference, "clipped_noisy_sgd", {
+        "": (True, paths.FIXED, 40), ", Poisson": (True, paths.POISSON, 40), ", whole": (True, WHOLE, 40),
     }),
-    **rows("noisy SGD", (library_samples, reference_samples), noisy_reference, "noisy_sgd", {
-        "": (False, FIXED, 40), ", Poisson": (False, POISSON, 40),
+    **rows("noisy SGD", "samples", noisy_reference, "noisy_sgd", {
+        "": (False, paths.FIXED, 40), ", Poisson": (False, paths.POISSON, 40), ", whole": (False, WHOLE, 40),
     }),
-    **rows("AboveThreshold", (library_asks, reference_asks), noisy_reference, "above_threshold", {"": (6,)}, 0.0),
-    **rows("selection", (library_selects, reference_selects), noisy_reference,
-           "select_stationary_point above_threshold", {"": (6,)}, 0.0),
-    **rows("model selection", (library_chooses, reference_chooses), escape_reference,
+    **rows("AboveThreshold", "asks", noisy_reference, "above_threshold", {"": (6,)}, 0.0),
+    **rows("selection", "selects", noisy_reference, "select_stationary_point above_threshold", {"": (6,)}, 0.0),
+    **rows("model selection", "chooses", escape_reference,
            "distributed_model_selection errors clipped", {"": (False, 4), ", 7 as printed": (True, 4)}),
-    **rows("tree", (library_sums, reference_sums), adaptive_reference,
-           "tree_mechanism node touched hidden", {"": (45,)}),
-    **rows("Stochastic Spider", (library_spiders, reference_spiders), adaptive_reference,
-           "stochastic_spider clipped node touched hidden", {"": (DATA, 99)}),
-    **rows("Stochastic Spider, ", (library_spiders, reference_spiders), adaptive_reference, "stochastic_spider", {
-        "from a saddle": (SADDLE, 120),
-        "batches of one": (SINGLE, 99),
-        "until no example is left": (EXACTLY, 100),
+    **rows("tree", "sums", adaptive_reference, "tree_mechanism node touched hidden", {"": (45,)}),
+    **rows("Stochastic Spider", "spiders", adaptive_reference, "stochastic_spider clipped node touched hidden",
+           {"": (DATA, 99)}),
+    **rows("Stochastic Spider, ", "spiders", adaptive_reference, "stochastic_spider", {
+        "from a saddle": (SADDLE, 120), "batches of one": (SINGLE, 99), "until no example is left": (EXACTLY, 100),
         "9 and 10 as printed": (PRINTED, 102),
     }),
-    **rows("drift escape, ", (library_escapes, reference_escapes), escape_reference,
-           "drift_escape adaptive_dp_spider clipped", ESCAPES),
-    **rows("clients, ", (library_clients, reference_clients), escape_reference,
-           "drift_escape distributed_adaptive_dp_spider clipped", CLIENTS),
+    **rows("drift escape, ", "escapes", escape_reference, "drift_escape adaptive_dp_spider clipped", ESCAPES),
+    **rows("clients, ", "clients", escape_reference, "drift_escape distributed_adaptive_dp_spider clipped", CLIENTS),
 }  # fmt: skip
-for _name, (_conversion, _steps) in CONVERSIONS.items():
-    CASES |= rows(
-        "O2NC, ", (library_converts, reference_converts), goldstein_reference,
-        f"o2nc {_conversion.function} two_point clipped node touched", {_name: (_conversion, _steps)},
-    )  # fmt: skip
+for _name, _given in CONVERSIONS.items():
+    _functions = f"o2nc {_given[0].function} two_point clipped node touched"
+    CASES |= rows("O2NC, ", "converts", goldstein_reference, _functions, {_name: _given})
 
 
 @cache

@@ -18,18 +18,8 @@ from dpnotes.papers.budget_schedules import reference as schedules_reference
 from dpnotes.papers.drift_escape import reference as escape_reference
 from dpnotes.papers.goldstein import reference as goldstein_reference
 from dpnotes.papers.noisy_sgd import reference as noisy_reference
-from tests.papers.paths import (
-    START,
-    STREAMS,
-    TERMS,
-    Conversion,
-    Record,
-    converted,
-    drawn_points,
-    normal,
-    spider_steps,
-    walked,
-)
+from tests.papers import paths
+from tests.papers.paths import START, STREAMS, TERMS, Record, converted, normal, spider_steps, walked
 from tests.papers.test_reference import DATA, HELD, Escape, choosing, client_rounds, escape_steps, escapes
 
 # ---------------------------------------------------------------- lines as printed
@@ -261,9 +251,9 @@ BOWL = {
 
 def queries_at(function: str, points: list[Tensor], asked: str, m: int) -> Callable[[Any, set[int]], list[Any]]:
     """Return a function that queries an oracle at these points, for a bowl or `|x|_1`, with negligible noise."""
-    setting = Conversion(replace(converted(False, 300).parameters, directions=m), 300)
+    setting = paths.Conversion(replace(converted(False, 300).parameters, directions=m), 300)
     given: dict[str, Any] = {"n": 300, "Sigma": len(points), "m": m, "C1": 99.0, "C2": 99.0}
-    given |= {"y": partial(drawn_points, setting), "noise": lambda t: normal("noise", t), asked: BOWL[asked]}
+    given |= {"y": partial(paths.drawn_points, setting), "noise": lambda t: normal("noise", t), asked: BOWL[asked]}
     given |= {"sigma1": 1e-9, "sigma2": 1e-9} if "multi" in function else {"B1": 1, "B2": 1, "sigma": 1e-9}
     given |= {"n": 2} if "multi" in function else {}
     given |= {"alpha": 0.4} if asked == "losses" else {}

@@ -25,7 +25,8 @@ def _parameters(given: Given, accuracy: float) -> dict[str, Any]:
 
 
 _HIGH = Condition(
-    "d >= alpha^-4 = n^(4/3): the bound is for high dimension", {"num_examples": Fraction(4, 3), "dim": -1}
+    "expected d={dim:g} >= alpha^-4 = n^(4/3) = {limit:.4g}: the bound is for high dimension",
+    {"dim": -1, "num_examples": Fraction(4, 3)},
 )
 METHODS = (
     Method(

@@ -9,7 +9,7 @@ of step t.
 """
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,12 @@ from dpnotes.util import validate
 from dpnotes.util.validate import AtLeastOne, Positive, UnitInterval, checked
 
 
+class DescentOptions(RunOptions, total=False):
+    """The relation of `ClippedGradient`, and the options of a run."""
+
+    relation: Relation
+
+
 @checked
 def private_gradient_descent(
     problem: Problem,
@@ -39,9 +45,8 @@ def private_gradient_descent(
     step_size: Positive,
     delta: float,
     momentum: float = 0.0,
-    relation: Relation = Relation.ZERO_OUT,
     max_steps: AtLeastOne = 10_000,
-    **how: Unpack[RunOptions],
+    **how: Unpack[DescentOptions],
 ) -> Runs:
     """Run private gradient descent under a budget schedule, for many runs at once.
 
@@ -76,7 +81,7 @@ def private_gradient_descent(
       step_size: above 0, in units of length squared over loss.
       delta: in (0, 1), for the guarantees.
       momentum: beta, in [0, 1).
-      relation: which data sets are neighbours.
+      relation: which data sets are neighbours; zero-out by default.
       max_steps: limit for a plan that may have no end of its own; schedules always run to their end.
       observe: called after every step, see `drive`.
       not_covered: other dependences on the private data that are not accounted for, such as
@@ -106,8 +111,9 @@ def private_gradient_descent(
     else:
         plan = noise
     validate.same_length(x=x, noise=plan.budget, streams=streams)
-    oracle, method = ClippedGradient(problem, clip, plan, relation), Descent(step_size, momentum)
-    return run(method, oracle, x, streams, delta=delta, max_steps=max_steps, **how)
+    given: Any = how
+    oracle = ClippedGradient(problem, clip, plan, given.pop("relation", Relation.ZERO_OUT))
+    return run(Descent(step_size, momentum), oracle, x, streams, delta=delta, max_steps=max_steps, **given)
 
 
 def bytes_per_run(problem: TwoLayerNetwork) -> int:

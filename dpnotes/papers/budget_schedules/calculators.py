@@ -34,15 +34,16 @@ def _erub_dynamic(steps: Any, kappa: Any, alpha: Any) -> Any:
     return np.exp(2 * half) + alpha * (np.expm1(half) / root) ** 2
 
 
-def _best_integer(erub: Any, steps: Any, kappa: Any, alpha: Any) -> tuple[Any, Any]:
-    """Return the best integer number of steps (at least 1) and its bound: a neighbour of the best real number.
+def _best(erub: Any, kappa: Any, alpha: Any, steps: Any, least: Any) -> dict[str, Any]:
+    """Return the best number of steps and its bound, of real numbers and of integers (at least 1).
 
-    Both bounds first decrease and then increase, so no other integer can be better.
+    Both bounds first decrease and then increase, so the best integer is a neighbour of the best real number.
     """
     below = np.maximum(np.floor(steps), 1.0)
-    above = below + 1.0
-    at_below, at_above = erub(below, kappa, alpha), erub(above, kappa, alpha)
-    return np.where(at_below <= at_above, below, above)[()], np.minimum(at_below, at_above)[()]
+    at_below, at_above = erub(below, kappa, alpha), erub(below + 1.0, kappa, alpha)
+    integer = np.where(at_below <= at_above, below, below + 1.0)
+    found = {"steps": steps, "erub": least, "integer_steps": integer, "integer_erub": np.minimum(at_below, at_above)}
+    return {name: value[()] for name, value in found.items()}
 
 
 def _uniform_steps(kappa: Any, alpha: Any) -> Any:
@@ -57,39 +58,22 @@ def _uniform_steps(kappa: Any, alpha: Any) -> Any:
 
 
 def _uniform(kappa: Any, alpha: Any) -> dict[str, Any]:
-    best = _uniform_steps(kappa, alpha)
-    integer, value = _best_integer(_erub_uniform, best, kappa, alpha)
-    return {
-        "steps": best[()],
-        "erub": _erub_uniform(best, kappa, alpha)[()],
-        "integer_steps": integer,
-        "integer_erub": value,
-    }
-
-
-def _dynamic_steps(kappa: Any, alpha: Any) -> Any:
-    rate = _stable_log_inverse(kappa)
-    root = -np.expm1(-0.5 * rate)
-    return 2 / rate * np.log1p(root**2 / alpha)
+    steps = _uniform_steps(kappa, alpha)
+    return _best(_erub_uniform, kappa, alpha, steps, _erub_uniform(steps, kappa, alpha))
 
 
 def _dynamic(kappa: Any, alpha: Any) -> dict[str, Any]:
-    best = _dynamic_steps(kappa, alpha)
-    integer, value = _best_integer(_erub_dynamic, best, kappa, alpha)
-    square = alpha / np.expm1(-0.5 * _stable_log_inverse(kappa)) ** 2
-    return {"steps": best[()], "erub": (square / (1 + square))[()], "integer_steps": integer, "integer_erub": value}
+    rate = _stable_log_inverse(kappa)
+    root = -np.expm1(-0.5 * rate)  # 1 - sqrt(gamma)
+    square = alpha / root**2
+    return _best(_erub_dynamic, kappa, alpha, 2 / rate * np.log1p(root**2 / alpha), square / (1 + square))
 
 
 def _schedule(t: Any, T: Any, kappa: Any, R: Any) -> dict[str, Any]:
     require(np.less_equal(t, T), "Expected t={t:g} <= T={T:g}.", t=t, T=T)
     half = 0.5 * _stable_log_inverse(kappa)
-    require(
-        half * (np.asarray(T) - t) <= _LARGEST_EXPONENT,
-        "Expected T={T:g} so small that the noise of step t={t:g}, of the order gamma^((t-T)/2), is a number; it "
-        f"passes e^{_LARGEST_EXPONENT}.",
-        t=t,
-        T=T,
-    )
+    too_long = "Expected T={T:g} so small that the noise of step t={t:g}, of the order gamma^((t-T)/2), is a number; "
+    require(half * (np.asarray(T) - t) <= _LARGEST_EXPONENT, too_long + f"it passes e^{_LARGEST_EXPONENT}.", t=t, T=T)
     # sigma_t^2 = (gamma^{-T/2} - 1) gamma^{t/2} / (R (1 - sqrt gamma)), rearranged so that no power overflows.
     value = np.exp(half * (T - t)) * -np.expm1(-half * T) / (R * -np.expm1(-half))
     return {"noise_multiplier": np.sqrt(value), "squared_noise_multiplier": value}
@@ -122,14 +106,15 @@ def _risk(N: Any, kappa: Any, D: Any, G: Any, M: Any, Delta: Any, epsilon: Any, 
     """
     budget = 1 / _gaussian_std(epsilon, delta) ** 2
     level = _noise_level(D, G, budget, M, N, Delta)
-    uniform, dynamic = _uniform(kappa, level), _dynamic(kappa, level)
-    last = dynamic["integer_steps"]
+    (first, uniform), (last, dynamic) = (
+        (best["integer_steps"], best["integer_erub"]) for best in (_uniform(kappa, level), _dynamic(kappa, level))
+    )
     return {
-        "uniform": uniform["integer_erub"],
-        "dynamic": dynamic["integer_erub"],
-        "uniform_steps": uniform["integer_steps"],
+        "uniform": uniform,
+        "dynamic": dynamic,
+        "uniform_steps": first,
         "dynamic_steps": last,
-        "uniform_noise": G / N * np.sqrt(uniform["integer_steps"] / budget),
+        "uniform_noise": G / N * np.sqrt(first / budget),
         "dynamic_noise": G / N * _schedule(last, last, kappa, budget)["noise_multiplier"],
         "R": budget,
     }
@@ -194,19 +179,14 @@ CURVE = Calculator(
         Measure.EXCESS_RISK, uniform="excess risk bound of the uniform schedule", dynamic="of the dynamic schedule"
     ),
 )
+_GAINS = {"gain": "least uniform over least dynamic bound", "integer_gain": "the same with integer numbers of steps"}
 GAIN = Calculator(
     _gain,
     (s.N, s.kappa, s.D, s.G, s.R, s.M, s.gap),
-    {
-        **parameters(
-            gain="least uniform over least dynamic bound", integer_gain="the same with integer numbers of steps"
-        ),
-        **accuracies(Measure.EXCESS_RISK, uniform="least uniform bound", dynamic="least dynamic bound"),
-        **parameters(alpha="noise level"),
-    },
+    parameters(**_GAINS)
+    | accuracies(Measure.EXCESS_RISK, uniform="least uniform bound", dynamic="least dynamic bound")
+    | parameters(alpha="noise level"),
 )
-
-
 RISK = Calculator(
     _risk,
     (s.N, s.kappa, s.D, s.G, s.M, s.gap, s.epsilon, s.delta),

@@ -25,9 +25,12 @@ def _method(name: str, kind: str, *claims: Any) -> Method:
         claims,
         parameters=parameters,
         proved=lambda given: RISK.at(given)[kind],
+        assumed="under the Polyak-Lojasiewicz condition with condition number {condition_number}",
         relation="zero-out-one",
         experiment="budget_schedules.quadratic",
-        note="Under the condition of Polyak and Lojasiewicz; the noise is that of the last step.",
+        note="The noise is that of every step."
+        if kind == "uniform"
+        else "The noise is that of the last step, the least.",
     )
 
 

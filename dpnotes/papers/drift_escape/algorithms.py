@@ -63,17 +63,14 @@ class Escape:
     origin: str
 
     def __post_init__(self) -> None:
-        curvature = math.sqrt(self.hessian_lipschitz * self.accuracy)
+        curvature, steepest = math.sqrt(self.hessian_lipschitz * self.accuracy), self.step_size * self.smoothness
         if self.smoothness < curvature:
-            raise ValueError(
-                f"Expected M={self.smoothness:.6g} >= sqrt(rho alpha)={curvature:.6g}: too small by a factor of "
-                f"{curvature / self.smoothness:.4g}, which the theorem excludes."
-            )
-        if self.step_size * self.smoothness > 1 + 1e-12:
-            raise ValueError(
-                f"Expected step_size={self.step_size:.6g} <= 1/M={1 / self.smoothness:.6g}: too large by a factor of "
-                f"{self.step_size * self.smoothness:.4g}."
-            )
+            needed = f"M={self.smoothness:.6g} >= sqrt(rho alpha)={curvature:.6g}"
+            factor = curvature / self.smoothness
+            raise ValueError(f"Expected {needed}: too small by a factor of {factor:.4g}, which the theorem excludes.")
+        if steepest > 1 + 1e-12:
+            needed = f"step_size={self.step_size:.6g} <= 1/M={1 / self.smoothness:.6g}"
+            raise ValueError(f"Expected {needed}: too large by a factor of {steepest:.4g}.")
 
 
 @checked
@@ -364,16 +361,12 @@ def spider_of(
       tensor([0.0280], dtype=torch.float64)
     """
     column = partial(per_run.column, parameters, device=device)
-    return Spider(
-        samples,
-        shared(Gaussian(), [p.noise_multiplier for p in parameters]),
-        column("noise_multiplier"),
-        column("budget"),
-        Refresh.squared_moves(column("drift_threshold")),
-        BatchSizes(column("first_batch"), column("batch")),
-        column("gradient_bound"),
-        per_run.column([p.escape for p in parameters], "smoothness", device),
-    )
+    multiplier, budget, bound = column("noise_multiplier"), column("budget"), column("gradient_bound")
+    mechanism = shared(Gaussian(), [p.noise_multiplier for p in parameters])
+    refresh = Refresh.squared_moves(column("drift_threshold"))
+    batches = BatchSizes(column("first_batch"), column("batch"))
+    smoothness = per_run.column([p.escape for p in parameters], "smoothness", device)
+    return Spider(samples, mechanism, multiplier, budget, refresh, batches, bound, smoothness)
 
 
 def method_of(escapes: Sequence[Escape], repeat: Repeat = "refresh", return_tested: bool = True) -> DriftEscape:
@@ -384,16 +377,9 @@ def method_of(escapes: Sequence[Escape], repeat: Repeat = "refresh", return_test
       >>> method_of([practical_escape(alpha, **sizes) for alpha in (0.04, 0.16)]).attempt_length
       tensor([200,  50])
     """
-    column = partial(per_run.column, escapes)
-    return DriftEscape(
-        column("step_size"),
-        column("threshold"),
-        column("attempt_length").long(),
-        column("radius"),
-        column("attempts").long(),
-        repeat,
-        return_tested,
-    )
+    step_size, threshold, radius = (per_run.column(escapes, name) for name in ("step_size", "threshold", "radius"))
+    length, attempts = (per_run.column(escapes, name).long() for name in ("attempt_length", "attempts"))
+    return DriftEscape(step_size, threshold, length, radius, attempts, repeat, return_tested)
 
 
 def drift_escape(

@@ -13,7 +13,7 @@ error of Theorems 2 and 3, on which the oracle's noise depends, by bisection (un
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -35,14 +35,11 @@ def _floats(*values: Any) -> tuple[Any, ...]:
 
 def _check_smoothness(smoothness: Any, curvature: Any) -> None:
     """Refuse M < sqrt(rho alpha): the paper assumes the opposite, without which (4) gives a step size above 1/M."""
-    require(
-        smoothness >= curvature,
+    text = (
         "Expected M={M:.6g} >= sqrt(rho alpha)={curvature:.6g}: the error alpha is too large by a factor {factor:.4g} "
-        "for the assumption of Section 2.",
-        M=smoothness,
-        curvature=curvature,
-        factor=(curvature / smoothness) ** 2,
+        "for the assumption of Section 2."
     )
+    require(smoothness >= curvature, text, M=smoothness, curvature=curvature, factor=(curvature / smoothness) ** 2)
 
 
 # ---------------------------------------------------------------- repeats
@@ -74,20 +71,8 @@ def _at(mu: Any, given: dict[str, Any], constants: str) -> dict[str, Any]:
         repeats = np.log(4 * saddles / omega) / math.log(4 / 3)
         # Each descent step decreases the risk by 3/2 chi^2 eta; the last point takes all of its attempts.
         total = (U / np.minimum(decrease / steps, 1.5 * chi**2 * eta) + steps) * repeats
-    return {
-        "mu": mu,
-        "iota": iota,
-        "psi": psi,
-        "chi": chi,
-        "alpha": alpha,
-        "eta": eta,
-        "T_esc": steps,
-        "S": iota**-1.5 * np.sqrt(alpha / rho),
-        "F_esc": decrease,
-        "N": saddles,
-        "Q": repeats,
-        "T": total,
-    }
+    found = {"mu": mu, "iota": iota, "psi": psi, "chi": chi, "alpha": alpha, "eta": eta, "T_esc": steps}
+    return {**found, "S": iota**-1.5 * np.sqrt(alpha / rho), "F_esc": decrease, "N": saddles, "Q": repeats, "T": total}
 
 
 def _entries(found: dict[str, Any], given: dict[str, Any], constants: str) -> Any:
@@ -97,25 +82,23 @@ def _entries(found: dict[str, Any], given: dict[str, Any], constants: str) -> An
     if constants == "paper":
         root = C**0.25 * np.sqrt(psi / rho)
         inner = np.log(4 * root / (s * eta * r))
-        require(
-            (inner > 0) & (found["Q"] > 0),
+        text = (
             "Expected S/(eta r) > 1 and N > omega/2, got log(S/(eta r))={inner:.4g} and Q={Q:.4g}: the logarithms of "
-            "(5) and (71) have no value as printed.",
-            inner=inner,
-            Q=found["Q"],
+            "(5) and (71) have no value as printed."
         )
+        require((inner > 0) & (found["Q"] > 0), text, inner=inner, Q=found["Q"])
         level = np.maximum(np.log(4 * found["T"] / omega), 0)
         first = np.log(9 * d / (C**0.25 * eta * np.sqrt(s * rho * psi)) * inner) / s
         second = np.log(160 * math.sqrt(2) * root / (s * np.sqrt(eta * r)))
         third = (C * level) ** 0.25 / (2**0.75 * np.sqrt(s))
-        return np.maximum(np.maximum(first, second), np.maximum(third, 1.0))
+        return reduce(np.maximum, (first, second, third, 1.0))
     inner = np.maximum(np.log(found["S"] / (eta * r)), 1.0)
     first = np.log(np.maximum(36 * d * found["T_esc"] * inner, 1.0)) / s
     growth = 40 * math.sqrt(2) * found["S"] * (rho * found["alpha"]) ** 0.25 / (np.sqrt(eta) * r)
     second = np.log(growth) / math.log(2)
     third = (2 * C * np.maximum(np.log(4 * found["T"] / omega), 0)) ** 0.2 / s**0.6
     fourth = np.log(8 * found["N"] / omega) / s
-    return np.maximum(np.maximum(np.maximum(first, second), np.maximum(third, fourth)), 1.0)
+    return reduce(np.maximum, (first, second, third, fourth, 1.0))
 
 
 def _parameters(*given: Any, constants: str) -> dict[str, Any]:
@@ -156,11 +139,10 @@ def _constants(d: Any, delta: Any, epsilon: Any, constants: str) -> tuple[float,
     if constants == "one":
         return 1.0, 1.0, 1.0, 1.0, 1.0
     if constants == "paper":
-        require(
-            np.greater(d, 1),
-            "Expected d={d:.6g} > 1: the data noise of Lemma 7 has the factor log(d), as printed, and so would be 0.",
-            d=d,
+        silent = (
+            "Expected d={d:.6g} > 1: the data noise of Lemma 7 has the factor log(d), as printed, and so would be 0."
         )
+        require(np.greater(d, 1), silent, d=d)
         return 16.0, 4.0, 2.0, np.log(d) ** 2, np.log(1 / np.asarray(delta, dtype=float))[()]
     # A release has twice the sensitivity of the paper's formulas, because an example is replaced, and the least noise.
     private = (2 * epsilon * _least_noise(epsilon, delta)) ** 2
@@ -223,15 +205,10 @@ def _bisect(excess: Callable[[Any], Any], start: Any, what: str) -> Any:
     else:
         nowhere = f"Expected a root {what}, got none within 240 powers of e of {{start:.3g}}."
         require(~(up | down), nowhere, NoRoot, start=start)
-    while np.any(high - low > TOLERANCE):
+    while np.any(high - low >= 4 * TOLERANCE * (1 + np.abs(high))):
         middle = (low + high) / 2
         above = excess(np.exp(middle)) > 1
-        if np.ndim(above):
-            low, high = np.where(above, middle, low), np.where(above, high, middle)
-        else:
-            low, high = (middle, high) if above else (low, middle)
-        if np.all((middle == low) | (middle == high)) and np.all(high - low < 4 * TOLERANCE * (1 + np.abs(high))):
-            break
+        low, high = np.where(above, middle, low)[()], np.where(above, high, middle)[()]
     return np.exp((low + high) / 2)
 
 
@@ -244,23 +221,15 @@ def _scales(d: Any, G: Any, M: Any, rho: Any, U: Any) -> tuple[Any, Any, Any]:
 def _closed_form(n: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: Any, m: Any) -> Any:
     """Return the largest monomial of the corrected Theorem 3 (claim thm3.constants)."""
     sampling, privacy, mixed = _scales(d, G, M, rho, U)
-    terms = (
-        (sampling / (m * n)) ** (1 / 3),
-        (privacy / (np.sqrt(m) * n * epsilon)) ** (2 / 5),
-        (mixed / ((m * n * epsilon) ** 2 * n)) ** (2 / 17),
-    )
-    return np.maximum(np.maximum(terms[0], terms[1]), terms[2])
+    by_sampling, by_privacy = (sampling / (m * n)) ** (1 / 3), (privacy / (np.sqrt(m) * n * epsilon)) ** (2 / 5)
+    return reduce(np.maximum, (by_sampling, by_privacy, (mixed / ((m * n * epsilon) ** 2 * n)) ** (2 / 17)))
 
 
 def _inverse_form(alpha: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: Any, m: Any) -> Any:
     """Return the n at which the closed form is alpha."""
     sampling, privacy, mixed = _scales(d, G, M, rho, U)
-    terms = (
-        sampling / (m * alpha**3),
-        privacy / (np.sqrt(m) * epsilon * alpha**2.5),
-        np.cbrt(mixed / ((m * epsilon) ** 2 * alpha**8.5)),
-    )
-    return np.maximum(np.maximum(terms[0], terms[1]), terms[2])
+    by_sampling, by_privacy = sampling / (m * alpha**3), privacy / (np.sqrt(m) * epsilon * alpha**2.5)
+    return reduce(np.maximum, (by_sampling, by_privacy, np.cbrt(mixed / ((m * epsilon) ** 2 * alpha**8.5))))
 
 
 def largest_sensitivity(b_1: Any, b_2: Any, kappa: Any, G: Any, M: Any) -> Any:
@@ -299,26 +268,13 @@ def _described(error: Any, numbers: tuple[Any, ...], delta: Any, constant: Any, 
         too_few = f"Expected {name}={{batch:.4g}} >= 1: there are too few examples for a batch of one."
         require(batch >= 1, too_few, batch=batch)
     steps = U / (eta * chi**2)
-    require(
-        b1 <= n,
-        "Expected b_1={b_1:.4g} <= n={n:.6g}: a fresh gradient takes more examples than there are.",
-        b_1=b1,
-        n=n,
-    )
+    too_many = "Expected b_1={b_1:.4g} <= n={n:.6g}: a fresh gradient takes more examples than there are."
+    require(b1 <= n, too_many, b_1=b1, n=n)
     require(steps >= 1, "Expected T={T:.4g} >= 1: the batches are for less than one step.", T=steps)
-    return {
-        "alpha": error,
-        "eta": eta,
-        "kappa": kappa,
-        "b_1": b1,
-        "b_2": b2,
-        "T": steps,
-        "R": U * eta / kappa,
-        "sigma": sigma,
-        "r": r,
-        # Each of the m clients adds its own noise, which is sqrt(m) times the noise of their mean.
-        "delta_reached": gaussian_delta(epsilon, np.sqrt(m) * r / sensitivity),
-    }
+    # Each of the m clients adds its own noise, which is sqrt(m) times the noise of their mean.
+    reached = gaussian_delta(epsilon, np.sqrt(m) * r / sensitivity)
+    found = {"alpha": error, "eta": eta, "kappa": kappa, "b_1": b1, "b_2": b2, "T": steps, "R": U * eta / kappa}
+    return {**found, "sigma": sigma, "r": r, "delta_reached": reached}
 
 
 def _shared_rate(
@@ -367,12 +323,8 @@ def _root(n: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: Any, m: Any
 def _check_examples(count: Any, d: Any, omega_s: Any, constants: str) -> None:
     """Check the condition of Theorem 4 on m n; the norm of a Hessian needs 2d where the paper has d (Lemma 14)."""
     needed = 4 / 9 * np.log((8 if constants == "paper" else 16) * d / omega_s)
-    require(
-        count >= needed,
-        "Expected m n={count:.6g} >= {needed:.4g}: the condition of Theorem 4 on the number of examples.",
-        count=count,
-        needed=needed,
-    )
+    too_few = "Expected m n={count:.6g} >= {needed:.4g}: the condition of Theorem 4 on the number of examples."
+    require(count >= needed, too_few, count=count, needed=needed)
 
 
 def _selected(a: Any, count: Any, gradient: Any, curvature: Any) -> Any:
@@ -405,15 +357,8 @@ def _selection_by_products(
     out = _selected(a, count, gradient, np.sqrt(products) * gradient)
     whole = _selected(a, count, gradient, np.sqrt(d) * gradient)  # shown although it is vacuous
     require_informative("alpha_out", out, "G", 1.0)
-    return {
-        "alpha_out": out,
-        "loss": out / a,
-        "K": products,
-        "d_products": scale**2,
-        "alpha_out_hessian": whole,
-        "loss_hessian": whole / a,
-        "d_hessian": scale ** (6 / 13),
-    }
+    by_products = {"alpha_out": out, "loss": out / a, "K": products, "d_products": scale**2}
+    return {**by_products, "alpha_out_hessian": whole, "loss_hessian": whole / a, "d_hessian": scale ** (6 / 13)}
 
 
 _CONSTANTS, _ORDERS = ("corrected", "paper", "one"), ("one", "paper")
@@ -435,37 +380,27 @@ _PARAMETERS = {
 _RATE_OUTPUTS = {**_REACHED, **_PARAMETERS}
 _SAMPLE_OUTPUTS = {**sample_sizes(n="examples (of each client) that the error needs"), **_PARAMETERS}
 
-REPEATS = Calculator(
-    _repeats,
-    (s.omega0,),
-    parameters(
-        Q="attempts, as a real number",
-        attempts="attempts, rounded up",
-        failure="(3/4)^Q, the bound of the probability that all Q fail",
+_FAILURE = "(3/4)^Q, the bound of the probability that all Q fail"
+_ATTEMPTS = parameters(Q="attempts, as a real number", attempts="attempts, rounded up", failure=_FAILURE)
+REPEATS = Calculator(_repeats, (s.omega0,), _ATTEMPTS, ("corrected", "paper"))
+_ESCAPE = {
+    **_REACHED,
+    **evaluations(T="steps at most"),
+    **parameters(
+        mu="logarithmic factor, the fixed point of (5)",
+        iota="s mu",
+        psi="level of the noise",
+        chi="bound of the error of a gradient",
+        eta="step size",
+        T_esc="steps of an attempt to escape",
+        S="drift that counts as an escape",
+        F_esc="decrease by an escape",
+        N="saddles at most",
+        Q="attempts at each",
     ),
-    ("corrected", "paper"),
-)
-PARAMETERS = Calculator(
-    _parameters,
-    (s.C, s.s, s.sigma, s.r, s.d, s.M, s.rho, s.U, s.omega),
-    {
-        **_REACHED,
-        **evaluations(T="steps at most"),
-        **parameters(
-            mu="logarithmic factor, the fixed point of (5)",
-            iota="s mu",
-            psi="level of the noise",
-            chi="bound of the error of a gradient",
-            eta="step size",
-            T_esc="steps of an attempt to escape",
-            S="drift that counts as an escape",
-            F_esc="decrease by an escape",
-            N="saddles at most",
-            Q="attempts at each",
-        ),
-    },
-    _CONSTANTS,
-)
+}
+_GIVEN = (s.C, s.s, s.sigma, s.r, s.d, s.M, s.rho, s.U, s.omega)
+PARAMETERS = Calculator(_parameters, _GIVEN, _ESCAPE, _CONSTANTS)
 _PROBLEM = (s.d, s.epsilon, s.delta, s.G, s.M, s.rho, s.U)
 RATE = Calculator(partial(_shared_rate, m=1), (s.n, *_PROBLEM), _RATE_OUTPUTS, _ORDERS, _HIDDEN)
 SHARED_RATE = Calculator(_shared_rate, (s.n, *_PROBLEM, s.m), _RATE_OUTPUTS, _ORDERS, _HIDDEN)
@@ -474,45 +409,34 @@ SAMPLES = Calculator(partial(_shared_samples, m=1), (s.alpha, *_PROBLEM), _SAMPL
 SHARED_SAMPLES = Calculator(_shared_samples, (s.alpha, *_PROBLEM, s.m), _SAMPLE_OUTPUTS, _ORDERS, _HIDDEN)
 # The calculator that `algorithms.theorem_2` takes its oracle from: the printed batch sizes with the accountant's noise.
 # Theorem 1 gives the error of an escape at that noise.
-_PLANNED: dict[str, Any] = {
-    "outputs": {**_RATE_OUTPUTS, **parameters(alpha="what the batches balance")},
-    "constants": _CONSTANTS,
-    "missing": {},
+_BALANCED = {**_RATE_OUTPUTS, **parameters(alpha="what the batches balance")}
+PLAN, SHARED_PLAN = (replace(each, outputs=_BALANCED, constants=_CONSTANTS, missing={}) for each in (RATE, SHARED_RATE))
+_CANDIDATES = (s.a, s.m, s.n, s.d, s.epsilon, s.omega_s)
+_SELECTED = {
+    **accuracies(Measure.SECOND_ORDER, alpha_out="error of the selected point, up to constants and logarithms"),
+    **parameters(
+        loss="the same over alpha",
+        d_gradient="dimension up to which noisy gradients cost nothing",
+        d_hessian="dimension up to which noisy Hessians cost nothing",
+    ),
 }
-PLAN, SHARED_PLAN = replace(RATE, **_PLANNED), replace(SHARED_RATE, **_PLANNED)
-SELECTION = Calculator(
-    _selection,
-    (s.a, s.m, s.n, s.d, s.epsilon, s.omega_s),
-    {
-        **accuracies(Measure.SECOND_ORDER, alpha_out="error of the selected point, up to constants and logarithms"),
-        **parameters(
-            loss="the same over alpha",
-            d_gradient="dimension up to which noisy gradients cost nothing",
-            d_hessian="dimension up to which noisy Hessians cost nothing",
-        ),
-    },
-    _ORDERS,
-    {"corrected": "the O of Theorem 4 hides its constants and logarithms"},
-)
-SELECTION_BY_PRODUCTS = Calculator(
-    _selection_by_products,
-    (s.a, s.m, s.n, s.d, s.epsilon, s.omega_s),
-    {
-        **accuracies(
-            Measure.SECOND_ORDER, alpha_out="error of the point selected by products, up to constants and logarithms"
-        ),
-        **parameters(
-            loss="the same over alpha",
-            K="products of a Hessian with a vector for one candidate",
-            d_products="dimension up to which noisy products, and gradients, cost nothing",
-            alpha_out_hessian="error of the point selected by whole Hessians; vacuous from 1 on",
-            loss_hessian="the same over alpha",
-            d_hessian="dimension up to which noisy Hessians cost nothing",
-        ),
-    },
-    ("one",),
-    {
-        "paper": "the paper sends whole Hessians, drift_escape.selection",
-        "corrected": "the number of candidates is that of Theorem 1, whose O hides its constants and logarithms",
-    },
-)
+_HIDES = {"corrected": "the O of Theorem 4 hides its constants and logarithms"}
+SELECTION = Calculator(_selection, _CANDIDATES, _SELECTED, _ORDERS, _HIDES)
+_BY_PRODUCTS = {
+    **accuracies(
+        Measure.SECOND_ORDER, alpha_out="error of the point selected by products, up to constants and logarithms"
+    ),
+    **parameters(
+        loss="the same over alpha",
+        K="products of a Hessian with a vector for one candidate",
+        d_products="dimension up to which noisy products, and gradients, cost nothing",
+        alpha_out_hessian="error of the point selected by whole Hessians; vacuous from 1 on",
+        loss_hessian="the same over alpha",
+        d_hessian="dimension up to which noisy Hessians cost nothing",
+    ),
+}
+_MISSING = {
+    "paper": "the paper sends whole Hessians, drift_escape.selection",
+    "corrected": "the number of candidates is that of Theorem 1, whose O hides its constants and logarithms",
+}
+SELECTION_BY_PRODUCTS = Calculator(_selection_by_products, _CANDIDATES, _BY_PRODUCTS, ("one",), _MISSING)

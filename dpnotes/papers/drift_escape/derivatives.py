@@ -16,6 +16,7 @@ from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.precision import full_precision
+from dpnotes.util.validate import checked
 
 
 def with_triangle(gradient: Tensor, hessian: Tensor, weight: float) -> Tensor:
@@ -115,12 +116,12 @@ class ExampleDerivatives:
         validate.at_least(1, examples_at_once=self.examples_at_once, num_rows=len(self.data))
         for row, own in enumerate(self.data):
             validate.instance(tuple, **{f"data[{row}]": own})
-            for i, tensor in enumerate(own):
-                validate.instance(Tensor, **{f"data[{row}][{i}]": tensor})
-                refuse_code_of_tensors(**{f"data[{row}][{i}]": tensor})
+            named = {f"data[{row}][{i}]": tensor for i, tensor in enumerate(own)}
+            validate.instance(Tensor, **named)
+            refuse_code_of_tensors(**named)
             lengths = [len(tensor) if tensor.dim() else 0 for tensor in own]
             validate.at_least(1, num_data_tensors=len(own), num_examples=min(lengths, default=0))
-            validate.same_length(**{f"data[{row}][{i}]": tensor for i, tensor in enumerate(own)})
+            validate.same_length(**named)
         if self._known is None:
             object.__setattr__(self, "apart", (SHOWN_ALONE,))
 
@@ -178,6 +179,7 @@ class ExampleDerivatives:
         return replace(self, data=tuple(self.data[i] for i in index.tolist()))
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class VirtualDerivatives:
     """A fixed sample of a distribution, stored only as the mean of its latent z.
@@ -210,8 +212,6 @@ class VirtualDerivatives:
         return VirtualDerivatives(data, total, data.fresh(total, streams, "selection: examples", 0).mean)
 
     def __post_init__(self) -> None:
-        validate.instance(VirtualData, data=self.data)
-        validate.instance(Tensor, total=self.total, means=self.means)
         if self.total.dim() != 1 or self.total.dtype != torch.int64 or not bool((self.total >= 1).all()):
             given = validate.shown("total", self.total)
             raise ValueError(f"Expected {given} to be whole numbers >= 1, (rows,) and int64.")

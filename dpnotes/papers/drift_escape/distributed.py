@@ -26,13 +26,15 @@ from dpnotes.privacy.accounting import account, assumptions_of
 from dpnotes.privacy.events import Event
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, Positive, checked
 
 TRUSTED_SERVER = Assumption("the server shows nothing but means, and every client adds its noise", "assumed")
 
 
+@checked
 def practical(
-    escape: Escape, dim: int, epsilon: float, delta: float, num_clients: int, *, gradient_bound: float,
-    error_share: float = 0.25, private_drift: float = 64.0, sampling_drift: float = 16.0,
+    escape: Escape, dim: int, epsilon: float, delta: float, num_clients: AtLeastOne, *, gradient_bound: float,
+    error_share: Positive = 0.25, private_drift: float = 64.0, sampling_drift: float = 16.0,
 ) -> DriftEscapeParameters:  # fmt: skip
     """Return oracle parameters for an escape by m clients: `algorithms.practical` for the error of their mean.
 
@@ -58,8 +60,6 @@ def practical(
       >>> [round(practical(escape, 100, 1.0, 1e-6, m, gradient_bound=1.0).first_batch) for m in (1, 4, 16)]
       [160000, 40000, 10000]
     """
-    validate.at_least(1, num_clients=num_clients)
-    validate.positive(error_share=error_share)
     return algorithms.practical(
         escape, dim, epsilon, delta, gradient_bound=gradient_bound, error_share=error_share * math.sqrt(num_clients),
         private_drift=private_drift, sampling_drift=sampling_drift,
@@ -172,17 +172,15 @@ def trusted_server(runs: Runs) -> tuple[Guarantee, ...]:
     Args:
       runs: the result of `distributed_drift_escape`.
     """
-    clients, claims = runs.oracle, []
-    rests = (*assumptions_of(runs.streams), TRUSTED_SERVER)
-    for run_number, own in enumerate(runs.guarantees):
-        budget = float(clients.declared()[run_number])
+    num_clients, rests = runs.oracle.blocks.num_clients, (*assumptions_of(runs.streams), TRUSTED_SERVER)
+
+    def claim(budget: float, own: Guarantee) -> Guarantee:
         if budget == math.inf:
-            claims.append(Guarantee(math.inf, own.delta, Relation.REPLACE_ONE, "no noise", rests, own.not_covered))
-            continue
-        event = Event(math.sqrt(clients.blocks.num_clients * 0.5 / budget), Relation.REPLACE_ONE, FRESH, 1)
-        assumptions = rest_of(rests, own.assumptions)
-        claims.append(account([event], own.delta, assumptions=assumptions, not_covered=own.not_covered))
-    return tuple(claims)
+            return Guarantee(math.inf, own.delta, Relation.REPLACE_ONE, "no noise", rests, own.not_covered)
+        event = Event(math.sqrt(num_clients * 0.5 / budget), Relation.REPLACE_ONE, FRESH, 1)
+        return account([event], own.delta, assumptions=rest_of(rests, own.assumptions), not_covered=own.not_covered)
+
+    return tuple(map(claim, runs.oracle.declared().tolist(), runs.guarantees))
 
 
 def client_table(runs: Runs) -> pd.DataFrame:

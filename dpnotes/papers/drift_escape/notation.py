@@ -27,10 +27,10 @@ PAPER = Paper(
 SYMBOLS = PaperSymbols(PAPER.key)
 symbol = SYMBOLS.symbol
 FROM_ONE = Domain(1, math.inf, closed=True)
-_GRADIENT = LOSS / LENGTH
+GRADIENT = LOSS / LENGTH
 
 # ---------------------------------------------------------------- the problem
-G = symbol("G", "Lipschitz constant of the loss of one example", _GRADIENT, usual=(0.1, 10), common="lipschitz")
+G = symbol("G", "Lipschitz constant of the loss of one example", GRADIENT, usual=(0.1, 10), common="lipschitz")
 M = symbol("M", "smoothness", LOSS / LENGTH**2, usual=(0.1, 10), common="smoothness")
 rho = symbol("rho", "Lipschitz constant of the Hessian", LOSS / LENGTH**3, usual=(0.1, 10), common="hessian_lipschitz")
 U = symbol("U", "bound of F - F^* everywhere", LOSS, common="initial_gap")
@@ -45,15 +45,13 @@ n = symbol(
 m = symbol("m", "number of clients", domain=COUNT, usual=(1, 100), common="clients")
 epsilon = symbol("epsilon", "privacy loss", usual=(0.1, 10), common="epsilon")
 delta = symbol("delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-9, 0.1), common="delta")
-alpha = symbol(
-    "alpha", "error: gradient at most alpha, curvature at least -sqrt(rho alpha)", _GRADIENT, usual=(1e-3, 1)
-)
+alpha = symbol("alpha", "error: gradient at most alpha, curvature at least -sqrt(rho alpha)", GRADIENT, usual=(1e-3, 1))
 
 # ---------------------------------------------------------------- Algorithm 1
-sigma = symbol("sigma", "scale of the noise of the data in a gradient estimate", _GRADIENT)
-r = symbol("r", "standard deviation of the Gaussian noise, each coordinate", _GRADIENT)
-psi = symbol("psi", "level of all noise, sqrt(sigma^2 + r^2 d)", _GRADIENT, usual=(1e-3, 1e3))
-chi = symbol("chi", "bound of the error of a gradient estimate", _GRADIENT)
+sigma = symbol("sigma", "scale of the noise of the data in a gradient estimate", GRADIENT)
+r = symbol("r", "standard deviation of the Gaussian noise, each coordinate", GRADIENT)
+psi = symbol("psi", "level of all noise, sqrt(sigma^2 + r^2 d)", GRADIENT, usual=(1e-3, 1e3))
+chi = symbol("chi", "bound of the error of a gradient estimate", GRADIENT)
 eta = symbol("eta", "step size", LENGTH**2 / LOSS, usual=(1e-3, 1e3))
 escape_steps = symbol("T_esc", "steps of one attempt to escape", latex="\\mathcal{T}")
 radius = symbol("S", "drift that counts as an escape", LENGTH, latex="\\mathcal{S}")
@@ -78,7 +76,7 @@ b2 = symbol("b_2", "batch of a gradient difference")
 fresh = symbol("R", "number of fresh gradients", latex="|\\mathcal{T}|")
 c1 = symbol("c_1", "constant of the noise of gradients", usual=(8, 20))
 c2 = symbol("c_2", "constant of the noise of differences, or of Hessians", usual=(8, 20))
-sigma1 = symbol("sigma_1", "noise of a gradient in Algorithm 4, each coordinate", _GRADIENT)
+sigma1 = symbol("sigma_1", "noise of a gradient in Algorithm 4, each coordinate", GRADIENT)
 sigma2 = symbol("sigma_2", "noise of a Hessian in Algorithm 4, each entry", LOSS / LENGTH**2)
 omega_s = symbol(
     "omega_s", "failure probability of Algorithm 4", domain=UNIT_INTERVAL, latex="\\omega'", usual=(1e-4, 0.5)
@@ -88,4 +86,4 @@ a = symbol("alpha", "alpha, where G = M = rho = U = 1")
 p = symbol("p", "sqrt(d)/(n epsilon)", domain=UNIT_INTERVAL, usual=(1e-9, 1))
 data = symbol("D", "sqrt(m) n epsilon", latex="(\\sqrt{m}n\\epsilon)")
 
-__all__ = letters(vars())  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = [*letters(vars()), "symbol"]  # pyright: ignore[reportUnsupportedDunderAll]

@@ -6,7 +6,7 @@ The point that `distributed_drift_escape` returns needs no selection: the run it
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 
 import torch
@@ -24,9 +24,11 @@ from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.privacy.noise import TOLERANCE
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, Positive, PositiveOrInfinite, Probability, checked
 
 
 # ---------------------------------------------------------------- the acceptance test
+@checked
 @dataclass(frozen=True)
 class Selection:
     """The thresholds and the noise of a selection, with the constants that the proof needs.
@@ -74,26 +76,23 @@ class Selection:
       0.0129
     """
 
-    accuracy: float
-    dim: int
+    accuracy: Positive
+    dim: AtLeastOne
     sizes: tuple[int, ...]
-    num_models: int
-    epsilon: float
-    delta: float
-    gradient_bound: float = field(kw_only=True)
-    smoothness: float = field(kw_only=True)
-    hessian_lipschitz: float = field(kw_only=True)
-    failure: float = field(default=0.05, kw_only=True)
+    num_models: AtLeastOne
+    epsilon: PositiveOrInfinite
+    delta: Probability
+    _: KW_ONLY
+    gradient_bound: Positive
+    smoothness: Positive
+    hessian_lipschitz: Positive
+    failure: Probability = 0.05
 
     def __post_init__(self) -> None:
-        validate.positive(accuracy=self.accuracy, gradient_bound=self.gradient_bound, smoothness=self.smoothness)
-        validate.positive(hessian_lipschitz=self.hessian_lipschitz)
         validate.instance(tuple, sizes=self.sizes)
-        validate.at_least(1, dim=self.dim, num_models=self.num_models, num_clients=len(self.sizes))
+        validate.at_least(1, num_clients=len(self.sizes))
         for size in self.sizes:
             validate.at_least(1, sizes=size)
-        validate.between(0, 1, delta=self.delta, failure=self.failure)
-        validate.or_infinite(validate.positive, epsilon=self.epsilon)
 
     @cached_property
     def noise_multiplier(self) -> float:
@@ -155,11 +154,10 @@ class Selection:
         validate.positive(noise_multiplier=self.noise_multiplier)
         c = 8 * (self.epsilon * gaussian_std(self.epsilon, self.delta)) ** 2 / math.log(1 / self.delta)
         bare, of_all = self.gradient_noise / math.sqrt(c), math.log(8 * self.dim / self.failure)
-        gradient = self.gradient_bound * of_all * self._spread + bare * math.sqrt(
-            self.dim * math.log(16 / self.failure)
-        )
-        noise = bare / self.weight * math.sqrt(self.dim * math.log(32 / self.failure))
-        return gradient, self.smoothness * math.sqrt(of_all) * self._spread + noise
+        noise = bare * math.sqrt(self.dim * math.log(16 / self.failure))
+        hessian_noise = bare / self.weight * math.sqrt(self.dim * math.log(32 / self.failure))
+        gradient = self.gradient_bound * of_all * self._spread + noise
+        return gradient, self.smoothness * math.sqrt(of_all) * self._spread + hessian_noise
 
     def accepts(self, norms: Tensor, eigenvalues: Tensor, *, as_printed: bool = False) -> Tensor:
         """Test models by the norm of the server's gradient and the smallest eigenvalue of its Hessian.
@@ -193,6 +191,7 @@ class Selection:
 
 
 # ---------------------------------------------------------------- the oracle of a client
+@checked
 @dataclass(frozen=True, eq=False)
 class GradientAndHessian(ReleasingOracle):
     """The oracle of lines 3 to 5 of Algorithm 4: a client's mean gradient and Hessian with noise, as one vector.
@@ -233,16 +232,12 @@ class GradientAndHessian(ReleasingOracle):
     @staticmethod
     def of(derivatives: Derivatives, selection: Selection) -> "GradientAndHessian":
         """Return the oracle with the noise of a selection."""
-        validate.instance(Selection, selection=selection)
-        validate.provides("total", derivatives=derivatives)
         like = derivatives.total.double()
         return GradientAndHessian(derivatives, selection, torch.full_like(like, selection.noise_multiplier))
 
     def __post_init__(self) -> None:
         validate.provides("mean", "total", "basis", "apart", derivatives=self.derivatives)
-        validate.instance(Selection, selection=self.selection)
         level = self.noise_multiplier
-        validate.instance(Tensor, noise_multiplier=level)
         validate.same_length(noise_multiplier=level, total=self.derivatives.total)
         if level.dim() != 1 or level.dtype != torch.float64 or not bool(((level >= 0) & level.isfinite()).all()):
             given = validate.shown("noise_multiplier", level)
@@ -323,6 +318,7 @@ class Selected:
         return self.index >= 0
 
 
+@checked
 def distributed_selection(
     models: Tensor, derivatives_of: Callable[[range], Derivatives], selection: Selection, streams: Streams, *,
     blocks: Blocks, as_printed: bool = False, not_covered: tuple[str, ...] = (),
@@ -385,7 +381,6 @@ def distributed_selection(
       ([2], [3], 1.0)
     """
     _check(models, selection, streams, blocks)
-    validate.flag(as_printed=as_printed)
     _ = as_printed and selection.printed_slacks  # raises an error before anything is released
     runs = models.shape[1]
     oracle = Clients.of(lambda members: _sized(derivatives_of, selection, members, runs), blocks, runs)
@@ -399,8 +394,6 @@ def distributed_selection(
         state, estimate = oracle.estimate(state, x, streams, asked)
         going = going & (estimate.status == Status.OK)
         asked = asked & going
-        if not bool(asked.any()):
-            continue
         gradient, hessian = apart_again(estimate.gradient, selection.dim, selection.weight)
         norms[place] = gradient.norm(dim=1).masked_fill(~asked, torch.nan)
         eigenvalues[place] = smallest_eigenvalues(hessian).masked_fill(~asked, torch.nan)
@@ -435,6 +428,7 @@ def trusted_search(selection: Selection) -> search.Search:
     )  # fmt: skip
 
 
+@checked
 def trusted_selection(
     models: Tensor, derivatives_of: Callable[[range], Derivatives], selection: Selection, streams: Streams, *,
     blocks: Blocks,
@@ -471,13 +465,13 @@ def trusted_selection(
             sent.append(exact.view(runs, len(members), -1))
         return torch.cat(sent, 1).mean(1)
 
-    return search.select_stationary_point(
-        trusted_search(selection),
-        models,
-        lambda x: mean(x)[:, : selection.dim].norm(dim=1).masked_fill(~_is_point(x), torch.nan),
-        lambda x: smallest_eigenvalues(apart_again(mean(x), selection.dim, selection.weight)[1]),
-        streams,
-    )
+    def norms(x: Tensor) -> Tensor:
+        return mean(x)[:, : selection.dim].norm(dim=1).masked_fill(~_is_point(x), torch.nan)
+
+    def eigenvalues(x: Tensor) -> Tensor:
+        return smallest_eigenvalues(apart_again(mean(x), selection.dim, selection.weight)[1])
+
+    return search.select_stationary_point(trusted_search(selection), models, norms, eigenvalues, streams)
 
 
 def _is_point(x: Tensor) -> Tensor:
@@ -486,18 +480,12 @@ def _is_point(x: Tensor) -> Tensor:
 
 
 def _check(models: Tensor, selection: Selection, streams: Streams, blocks: Blocks) -> None:
-    validate.instance(Selection, selection=selection)
-    validate.instance(Blocks, blocks=blocks)
-    validate.instance(Streams, streams=streams)
-    validate.instance(Tensor, models=models)
     if models.dtype not in (torch.float32, torch.float64):
         raise ValueError(f"Expected models of {models.dtype} to be of float32 or float64.")
     shape = (len(streams), selection.dim)
     if models.dim() != 3 or models.shape[1:] != shape or not 1 <= len(models) <= selection.num_models:
-        raise ValueError(
-            f"Expected models of shape {tuple(models.shape)} to be (models, {shape[0]}, {shape[1]}), from 1 to "
-            f"num_models={selection.num_models} of them."
-        )
+        wanted = f"(models, {shape[0]}, {shape[1]}), from 1 to num_models={selection.num_models} of them"
+        raise ValueError(f"Expected models of shape {tuple(models.shape)} to be {wanted}.")
     if blocks.num_clients != len(selection.sizes):
         raise ValueError(f"Expected num_clients={blocks.num_clients} to be {len(selection.sizes)}, as sizes says.")
 

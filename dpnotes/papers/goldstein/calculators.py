@@ -234,8 +234,8 @@ def _multi_parameters(*given: Any, constants: str) -> dict[str, Any]:
         at_reset = 2 * L / found["n"]
         at_increment = 4 * _sharp_smoothness(d, alpha, L) * found["D"] / found["n"]
     resets, increments = proved.resets_of(found["T"], found["Sigma"])
-    if constants == "one":  # half of the budget each
-        noise = proved.least_noise(epsilon, delta) * math.sqrt(2)
+    if constants == "one":  # half of the budget each, or all of it for resets if there is nothing else
+        noise = proved.least_noise(epsilon, delta) * np.sqrt(1.0 + (increments > 0))
         found["sigma1"] = noise * at_reset * np.sqrt(resets)
         found["sigma2"] = noise * at_increment * np.sqrt(np.maximum(increments, 1))
     costs = resets * (at_reset / found["sigma1"]) ** 2 + increments * (at_increment / found["sigma2"]) ** 2

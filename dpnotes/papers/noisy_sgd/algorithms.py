@@ -14,7 +14,7 @@ from typing import Any, Unpack
 
 from torch import Tensor
 
-from dpnotes.core import FRESH, Problem, Relation, Sampling
+from dpnotes.core import Problem, Relation, Sampling
 from dpnotes.guarantees import Assumption, Basis
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import RunOptions, Runs, run
@@ -68,24 +68,17 @@ def theorem_3_1_noise(
       (0.002589, False)
     """
     window = c_1 * num_steps * (batch_size / num_examples) ** 2
-    found = PRIVACY_NOISE(
-        n=num_examples,
-        T=num_steps,
-        B=batch_size,
-        epsilon=epsilon,
-        delta=delta,
-        C=norm_bound,
-        c_1=max(c_1, 2 * c_1 * epsilon / window),  # a violated condition is reported below, not refused
-        c_2=c_2,
-        constants="paper",
-    )
+    sizes = {"n": num_examples, "T": num_steps, "B": batch_size, "C": norm_bound}
+    enough = max(c_1, 2 * c_1 * epsilon / window)  # a violated condition is reported below, not refused
+    found = PRIVACY_NOISE(**sizes, epsilon=epsilon, delta=delta, c_1=enough, c_2=c_2, constants="paper")
     statement = f"epsilon = {epsilon:g} < c_1 T B^2/n^2 = {window:.4g} (c_1 = {c_1:g})"
     premise = Assumption(statement, "checked", epsilon < window)
     return NoiseChoice(found["Delta"], epsilon, delta, f"Theorem 3.1 with c_2 = {c_2:g}", (premise,))
 
 
+@checked
 def least_noise(
-    sigma: float, batch_size: int, *, num_steps: int | None = None, delta: float | None = None, factor: float = 1.0
+    sigma: Positive, batch_size: AtLeastOne, *, num_steps: AtLeastOne | None = None, delta: Probability | None = None
 ) -> float:
     """Return the least Delta for which the paper claims convergence, up to constants.
 
@@ -99,7 +92,6 @@ def least_noise(
       batch_size: B, at least 1.
       num_steps: T, given together with delta, for Appendix C.
       delta: the failure probability of convergence, in (0, 1).
-      factor: multiplies the result, at least 1.
 
     Raises:
       ValueError: an argument is outside its domain, or one of T and delta is missing.
@@ -108,22 +100,30 @@ def least_noise(
       >>> least_noise(1.0, 100), round(least_noise(1.0, 100, num_steps=1000, delta=0.1), 6)
       (0.1, 10.0)
     """
-    validate.positive(sigma=sigma)
-    validate.at_least(1, batch_size=batch_size)
-    validate.real(factor=factor)
-    if factor < 1:
-        raise ValueError(f"Expected factor={factor!r} >= 1.")
     if (num_steps is None) != (delta is None):
         raise ValueError(f"Expected num_steps={num_steps} and delta={delta} together, or neither.")
-    share = 1.0
-    if num_steps is not None:
-        validate.at_least(1, num_steps=num_steps)
-        validate.between(0, 1, delta=delta)
-        share = delta / num_steps  # type: ignore[operator]
-    return factor * sigma / math.sqrt(share * batch_size)
+    share = 1.0 if num_steps is None or delta is None else delta / num_steps
+    return sigma / math.sqrt(share * batch_size)
 
 
 # ---------------------------------------------------------------- the algorithms
+class FreshOptions(RunOptions, total=False):
+    """The fields of `FreshGradient`, with its defaults, and the options of a run."""
+
+    sampling: Sampling
+    bound_basis: Basis
+
+
+class BatchOptions(RunOptions, total=False):
+    """The fields of `MinibatchGradient`, with its defaults, and the options of a run."""
+
+    relation: Relation
+    divisor: float | None
+    bound_basis: Basis
+    check: int
+    augment: bool
+
+
 def clipped_noisy_sgd(
     problem: Problem,
     noise: Sequence[NoiseChoice],
@@ -135,11 +135,7 @@ def clipped_noisy_sgd(
     step_size: float,
     num_steps: int,
     delta: float,
-    relation: Relation = Relation.REPLACE_ONE,
-    divisor: float | None = None,
-    bound_basis: Basis = "assumed",
-    augment: bool = False,
-    **how: Unpack[RunOptions],
+    **how: Unpack[BatchOptions],
 ) -> Runs:
     """Algorithm 1 of Avdiukhin et al. (2024), arXiv:2410.06878: noisy SGD with clipping, many runs at once.
 
@@ -166,7 +162,7 @@ def clipped_noisy_sgd(
       step_size: eta, above 0, in units of length squared over loss.
       num_steps: T, at least 1.
       delta: in (0, 1), for the guarantees.
-      relation: which data sets are neighbours.
+      relation: which data sets are neighbours; replace-one by default.
       divisor: as in `MinibatchGradient`.
       bound_basis: "measured" if C was chosen by looking at the private data, which no guarantee covers.
       augment: whether examples are randomly augmented.
@@ -193,11 +189,8 @@ def clipped_noisy_sgd(
       >>> [round(claim.epsilon, 3) for claim in runs.guarantees]
       [2.0]
     """
-    oracle_of = partial(
-        MinibatchGradient, problem, sampling, norm_bound=norm_bound, num_steps=num_steps, relation=relation,
-        clipped=True, bound_basis=bound_basis, check=0, augment=augment, divisor=divisor,
-    )  # fmt: skip
-    return _descend(oracle_of, noise, x, streams, step_size, num_steps, delta, **how)
+    oracle_of = partial(MinibatchGradient, problem, sampling, norm_bound=norm_bound, num_steps=num_steps, clipped=True)
+    return _descend(oracle_of, noise, x, streams, step_size, delta, **how)
 
 
 def noisy_sgd(
@@ -211,12 +204,7 @@ def noisy_sgd(
     step_size: float,
     num_steps: int,
     delta: float,
-    relation: Relation = Relation.REPLACE_ONE,
-    divisor: float | None = None,
-    bound_basis: Basis = "assumed",
-    check: int = 1,
-    augment: bool = False,
-    **how: Unpack[RunOptions],
+    **how: Unpack[BatchOptions],
 ) -> Runs:
     """Algorithm 2 of Avdiukhin et al. (2024), arXiv:2410.06878: noisy SGD without clipping, many runs at once.
 
@@ -241,10 +229,10 @@ def noisy_sgd(
       step_size: eta, above 0, in units of length squared over loss.
       num_steps: T, at least 1.
       delta: in (0, 1), for the guarantees and the accounted readings; nominal readings have their own.
-      relation: which data sets are neighbours.
+      relation: which data sets are neighbours; replace-one by default.
       divisor: as in `MinibatchGradient`.
       bound_basis: the justification of C: proved, measured (on the private data, which no guarantee covers) or assumed.
-      check: number of steps between two comparisons of the norms with C; 0 means never.
+      check: number of steps between two comparisons of the norms with C, 1 by default; 0 means never.
       augment: whether examples are randomly augmented.
       observe: called after every step, see `drive`.
       not_covered: other dependences on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
@@ -270,11 +258,8 @@ def noisy_sgd(
       >>> runs.guarantees[0].holds, round(runs.guarantees[0].epsilon, 2)
       (True, 2.86)
     """
-    oracle_of = partial(
-        MinibatchGradient, problem, sampling, norm_bound=norm_bound, num_steps=num_steps, relation=relation,
-        clipped=False, bound_basis=bound_basis, check=check, augment=augment, divisor=divisor,
-    )  # fmt: skip
-    return _descend(oracle_of, noise, x, streams, step_size, num_steps, delta, **how)
+    oracle_of = partial(MinibatchGradient, problem, sampling, norm_bound=norm_bound, num_steps=num_steps)
+    return _descend(oracle_of, noise, x, streams, step_size, delta, **how)
 
 
 def noisy_sgd_on_fresh_data(
@@ -288,9 +273,7 @@ def noisy_sgd_on_fresh_data(
     step_size: float,
     num_steps: int,
     delta: float,
-    sampling: Sampling = FRESH,
-    bound_basis: Basis = "assumed",
-    **how: Unpack[RunOptions],
+    **how: Unpack[FreshOptions],
 ) -> Runs:
     """Algorithm 2 as `noisy_sgd`, on new examples for each batch, from an unlimited supply.
 
@@ -308,7 +291,8 @@ def noisy_sgd_on_fresh_data(
       step_size: eta, above 0.
       num_steps: T, at least 1.
       delta: in (0, 1), of the guarantees.
-      sampling: FRESH, or `Sampling.fixed_size(B, n)` to account for the noise as if batches came from n examples.
+      sampling: FRESH by default, or `Sampling.fixed_size(B, n)` to account for the noise as if batches came from n
+        examples.
       bound_basis: the justification of C: proved, measured or assumed.
       observe: called after every step, see `drive`.
       not_covered: other dependences on the data.
@@ -332,11 +316,8 @@ def noisy_sgd_on_fresh_data(
       >>> runs.x.abs().round(decimals=0)  # from the saddle at 0 to a minimum
       tensor([[1., 1.]])
     """
-    oracle_of = partial(
-        FreshGradient, data, batch_size, norm_bound=norm_bound, num_steps=num_steps, sampling=sampling,
-        bound_basis=bound_basis,
-    )  # fmt: skip
-    return _descend(oracle_of, noise, x, streams, step_size, num_steps, delta, **how)
+    oracle_of = partial(FreshGradient, data, batch_size, norm_bound=norm_bound, num_steps=num_steps)
+    return _descend(oracle_of, noise, x, streams, step_size, delta, **how)
 
 
 def _descend(
@@ -345,14 +326,14 @@ def _descend(
     x: Tensor,
     streams: Streams,
     step_size: float,
-    num_steps: int,
     delta: float,
-    **how: Unpack[RunOptions],
+    **how: Any,
 ) -> Runs:
     """Run gradient descent on the oracle with the noise of each run."""
     validate.positive(step_size=step_size)
     validate.same_length(x=x, noise=noise, streams=streams)
     std, mechanism = per_run.column(noise, "std", x.device), shared(Gaussian(), [choice.std for choice in noise])
+    of_run = {name: how.pop(name) for name in RunOptions.__annotations__ if name in how}
+    oracle = oracle_of(noise_std=std, mechanism=mechanism, **how)
     # One further step is needed for a run to notice that it has finished.
-    oracle = oracle_of(noise_std=std, mechanism=mechanism)
-    return run(Descent(step_size), oracle, x, streams, delta=delta, max_steps=num_steps + 1, **how)
+    return run(Descent(step_size), oracle, x, streams, delta=delta, max_steps=oracle.num_steps + 1, **of_run)

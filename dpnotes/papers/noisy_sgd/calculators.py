@@ -15,7 +15,7 @@ accountant for fixed-size batches.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ NOISE_SETS = (*SETS, "given")
 _least_noise = np.vectorize(gaussian_std, otypes=[float])  # noise of a Gaussian at sensitivity 1
 TOLERANCE = 1e-12  # relative tolerance of closed loops
 _ROUNDS = 200
+_NO_PROOF = "of smaller batches no proof gives c_1 and c_2"
 
 
 def _require_batch(B: Any, n: Any) -> None:
@@ -42,8 +43,7 @@ def _require_two(n: Any) -> None:
 
 # ---------------------------------------------------------------- noise and gradients
 def _require_whole(B: Any, n: Any, instead: str = "constants='given' takes yours") -> None:
-    text = "Expected B={B:g} = n={n:g}: of smaller batches no proof gives c_1 and c_2; " + instead + "."
-    require(np.equal(B, n), text, B=B, n=n)
+    require(np.equal(B, n), "Expected B={B:g} = n={n:g}: " + f"{_NO_PROOF}; {instead}.", B=B, n=n)
 
 
 def _reached(B: Any, epsilon: Any, C: Any, Delta: Any, T: Any) -> Any:
@@ -61,39 +61,26 @@ def _privacy_noise(
         noise = 2 * C * np.sqrt(T) * _least_noise(epsilon, delta) / n
     else:
         noise = c_2 * C * np.sqrt(-T * np.log(delta)) / (n * epsilon)
-        require(
-            np.less(epsilon, largest),
-            "Expected epsilon={epsilon:g} < c_1 T B^2/n^2 = {largest:g}: the condition of Theorem 3.1 fails.",
-            epsilon=epsilon,
-            largest=largest,
-        )
-    return {
-        "Delta": noise,
-        "noise_multiplier": noise * B / C,
-        "largest_epsilon": largest,
-        "delta_reached": _reached(B, epsilon, C, noise, T),
-    }
+        outside = "Expected epsilon={epsilon:g} < c_1 T B^2/n^2 = {largest:g}: the condition of Theorem 3.1 fails."
+        require(np.less(epsilon, largest), outside, epsilon=epsilon, largest=largest)
+    found = {"Delta": noise, "noise_multiplier": noise * B / C, "largest_epsilon": largest}
+    return {**found, "delta_reached": _reached(B, epsilon, C, noise, T)}
 
 
+@partial(np.vectorize, otypes=[float, float])
 def _spent(n: float, T: float, B: float, epsilon: float, delta: float, C: float, Delta: float) -> tuple[float, float]:
     """Return the accounted epsilon at `delta`, and delta at `epsilon`, of fixed-size batches (replace-one)."""
-    from dpnotes.core import WHOLE, Relation, Sampling
-    from dpnotes.papers.accountant import delta_at
+    from dpnotes.papers.accountant import delta_at, steps_on_batches
     from dpnotes.privacy.accounting import account
-    from dpnotes.privacy.events import Event
 
-    sampling = WHOLE if B == n else Sampling.fixed_size(int(B), int(n))
-    events = [Event(float(Delta * B / (2 * C)), Relation.REPLACE_ONE, sampling, int(T))]
+    events = steps_on_batches(float(Delta * B / (2 * C)), int(T), int(B), int(n))
     return account(events, float(delta)).epsilon, delta_at(events, float(epsilon))
-
-
-_spent_each = np.vectorize(_spent, otypes=[float, float])
 
 
 def _worth(n: Any, T: Any, B: Any, epsilon: Any, delta: Any, C: Any, Delta: Any) -> dict[str, Any]:
     """Return the accounted epsilon and delta of T steps with noise Delta (replace-one); each entry takes seconds."""
     _require_batch(B, n)
-    at_delta, at_epsilon = _spent_each(n, T, B, epsilon, delta, C, Delta)
+    at_delta, at_epsilon = _spent(n, T, B, epsilon, delta, C, Delta)
     return {"epsilon_reached": at_delta[()], "delta_reached": at_epsilon[()]}
 
 
@@ -159,15 +146,11 @@ def _settle(step: Callable[[Any], Any], start: Any, several: int = 0) -> Any:
     require(settled.all(axis=tuple(range(np.ndim(settled) - several, np.ndim(settled)))), no_root, NoRoot)
 
 
-def _factors(constants: str) -> tuple[float, float]:
-    """Return the factor in T and the addition to the dimension, which comes from s~^2 <= (d + 1) Delta^2."""
-    return (1.0, 0.0) if constants == "one" else (64.0, 1.0)
-
-
 @dataclass(frozen=True)
 class _Given:
-    """The arguments of a closed loop except n, d, B and alpha, in the order of its symbols."""
+    """The arguments of a closed loop except n, B and alpha, in the order of its symbols; and the gradient bound."""
 
+    d: Any
     epsilon: Any
     delta: Any
     L: Any
@@ -179,40 +162,51 @@ class _Given:
     c_2: Any
     c_eta: Any
     constants: str
+    bound: str
 
-    def gradients(self, n: Any, T: Any, which: str = "") -> tuple[Any, Any]:
+    @property
+    def dim(self) -> Any:
+        """Return the dimension, plus 1 because s~^2 <= (d + 1) Delta^2."""
+        return np.asarray(self.d, dtype=float) + (0.0 if self.constants == "one" else 1.0)
+
+    @property
+    def factors(self) -> tuple[float, Any]:
+        """Return the factor in T, and the constant of the step size."""
+        return (1.0, 1.0) if self.constants == "one" else (64.0, self.c_eta)
+
+    def gradients(self, n: Any, T: Any) -> tuple[Any, Any]:
         """Return the two terms of the gradient bound, as `_gradient_terms` does."""
-        which = which or self.constants
-        return _gradient_terms(n, T, self.delta, self.L, self.f_max, self.sigma, self.c, self.c_eta, which)
+        return _gradient_terms(n, T, self.delta, self.L, self.f_max, self.sigma, self.c, self.c_eta, self.bound)
 
-    def noise_floor(self, B: Any, alpha: Any, C: Any, dim: Any) -> Any:
+    def noise_floor(self, B: Any, alpha: Any, C: Any) -> Any:
         """Return the least Delta: at least sigma/sqrt(B), with an allowed epsilon and a step size of at most 1/L."""
         if self.constants == "one":
-            return reduce(np.maximum, (self.sigma / np.sqrt(B), alpha / np.sqrt(dim), C / (B * np.sqrt(self.epsilon))))
-        floor = np.maximum(self.sigma / np.sqrt(B), alpha * np.sqrt(self.c_eta / dim))
+            floors = self.sigma / np.sqrt(B), alpha / np.sqrt(self.dim), C / (B * np.sqrt(self.epsilon))
+            return reduce(np.maximum, floors)
+        floor = np.maximum(self.sigma / np.sqrt(B), alpha * np.sqrt(self.c_eta / self.dim))
         if self.constants != "corrected":
             floor = np.maximum(floor, self.c_2 * C / B * np.sqrt(-np.log(self.delta) / (self.c_1 * self.epsilon)))
         if self.constants == "paper":  # eta <= 1/(sigma sqrt(T))
-            floor = np.maximum(floor, 8 * self.sigma * np.sqrt(self.f_max / (self.L * dim)))
+            floor = np.maximum(floor, 8 * self.sigma * np.sqrt(self.f_max / (self.L * self.dim)))
         return floor
 
-    def reach(self, scale: float, dim: Any) -> tuple[Any, Any]:
+    def reach(self) -> tuple[Any, Any]:
         """Return numerator and denominator of alpha^2 n / C for a real-valued number of steps; the noise cancels."""
         if self.constants == "one":
-            return np.sqrt(self.L * self.f_max * dim), self.epsilon
-        inside = scale / self.c_eta * self.L * self.f_max * dim
+            return np.sqrt(self.L * self.f_max * self.dim), self.epsilon
+        inside = 64.0 / self.c_eta * self.L * self.f_max * self.dim
         if self.constants == "corrected":
             return np.sqrt(inside) * 2 * _least_noise(self.epsilon, self.delta), 1.0
         return self.c_2 * np.sqrt(inside * -np.log(self.delta)), self.epsilon
 
-    def steps(self, scale: float, dim: Any, noise: Any, alpha: Any) -> Any:
+    def steps(self, noise: Any, alpha: Any) -> Any:
         """Return T, the number of steps that this noise needs for this accuracy."""
-        return scale * self.L * self.f_max * dim * noise**2 / (self.step_constant * alpha**4)
+        scale, step_constant = self.factors
+        return scale * self.L * self.f_max * self.dim * noise**2 / (step_constant * alpha**4)
 
-    @property
-    def step_constant(self) -> Any:
-        """Return the constant of the step size that is used."""
-        return 1.0 if self.constants == "one" else self.c_eta
+    def rounding_up(self, steps: Any) -> Any:
+        """Return the ratio of the noise for the steps rounded up to the noise for their real number."""
+        return np.sqrt(1 + 1 / steps) if self.constants == "corrected" else 1.0
 
     def private(self, found: dict[str, Any], B: Any) -> None:
         """Put the least noise of the accountant in place of its order, and add the delta that the noise reaches."""
@@ -222,95 +216,75 @@ class _Given:
         found["delta_reached"] = _reached(B, self.epsilon, found["C"], found["Delta"], found["T"])
 
     def require_alpha(self, alpha: Any, T: Any) -> None:
-        """Refuse an accuracy outside the range of the loop, as `_require_alpha` does."""
-        _require_alpha(alpha, T, self.delta, self.L, self.f_max, self.rho, self.constants)
+        """Refuse an accuracy for which the loop says nothing."""
+        first = np.sqrt(2 * self.L * np.asarray(self.f_max))
+        require_informative("alpha", alpha, "sqrt(2 L f_max)", first, why="x_0 itself has that", closed=True)
+        if self.constants != "paper":
+            largest = np.sqrt(self.L * self.f_max / (1.0 if self.constants == "one" else np.log(T / self.delta)))
+            another = "Expected alpha={alpha:.4g} <= {largest:.4g}: beyond, the step size has another form."
+            require(np.less_equal(alpha, largest), another, alpha=alpha, largest=largest)
+        flat = self.L**2 / self.rho
+        convex = "Expected alpha={alpha:.4g} <= L^2/rho = {flat:.4g}: beyond, no eigenvalue is below -sqrt(rho alpha)."
+        require(np.less_equal(alpha, flat), convex, alpha=alpha, flat=flat)
 
 
-def _loop(n: Any, d: Any, B: Any, *numbers: Any, constants: str, gradients: str = "") -> dict[str, Any]:
-    given = _Given(*numbers, constants=constants)
+def _loop(n: Any, d: Any, B: Any, *numbers: Any, constants: str, bound: str = "") -> dict[str, Any]:
+    given = _Given(d, *numbers, constants=constants, bound=bound or constants)
     _require_batch(B, n)
     if constants == "corrected":
         _require_whole(B, n)
-    scale, more = _factors(constants)
-    dim = np.asarray(d, dtype=float) + more
     size = np.asarray(n, dtype=float)
-    top, bottom = given.reach(scale, dim)
+    top, bottom = given.reach()
     most = top / (size * bottom)
     found: dict[str, Any] = {}
 
     def step(log_steps: Any) -> Any:
-        reach = most * _rounding_up(np.exp(log_steps), constants)
-        first, second = given.gradients(size, np.exp(log_steps), gradients)
+        reach = most * given.rounding_up(np.exp(log_steps))
+        first, second = given.gradients(size, np.exp(log_steps))
         alpha = (reach * second + np.sqrt((reach * second) ** 2 + 4 * reach * first)) / 2
-        bound = first + alpha * second
-        noise = given.noise_floor(B, alpha, bound, dim)
-        steps = given.steps(scale, dim, noise, alpha)
-        step_size = given.step_constant * alpha**2 / (given.L * dim * noise**2)
-        found.update(alpha=alpha, Delta=noise, C=bound, T=steps, eta=step_size)
-        return np.log(steps)
+        C = first + alpha * second
+        noise = given.noise_floor(B, alpha, C)
+        step_size = given.factors[1] * alpha**2 / (given.L * given.dim * noise**2)
+        found.update(alpha=alpha, eta=step_size, T=given.steps(noise, alpha), Delta=noise, C=C)
+        return np.log(found["T"])
 
-    _settle(step, np.zeros(np.broadcast(size, dim, B, *numbers[:5]).shape) + 5.0)
+    _settle(step, np.zeros(np.broadcast(size, d, B, *numbers[:5]).shape) + 5.0)
     given.require_alpha(found["alpha"], found["T"])
     given.private(found, B)
-    return {name: found[name] for name in ("alpha", "eta", "T", "Delta", "C", "delta_reached")}
-
-
-def _rounding_up(steps: Any, constants: str) -> Any:
-    """Return the ratio of the noise for the steps rounded up to the noise for their real number."""
-    return np.sqrt(1 + 1 / steps) if constants == "corrected" else 1.0
+    return found
 
 
 def _deterministic_loop(n: Any, d: Any, B: Any, *numbers: Any, constants: str) -> dict[str, Any]:
     """Return the loop with the deterministic gradient bound, which has no constant c."""
     _require_two(n)
-    return _loop(n, d, B, *numbers[:6], 1.0, *numbers[6:], constants=constants, gradients="deterministic")
-
-
-def _require_alpha(alpha: Any, T: Any, delta: Any, L: Any, f_max: Any, rho: Any, constants: str) -> None:
-    first = np.sqrt(2 * L * np.asarray(f_max))
-    require_informative("alpha", alpha, "sqrt(2 L f_max)", first, why="x_0 itself has that", closed=True)
-    if constants != "paper":
-        largest = np.sqrt(L * f_max / (1.0 if constants == "one" else np.log(T / delta)))
-        another = "Expected alpha={alpha:.4g} <= {largest:.4g}: beyond, the step size has another form."
-        require(np.less_equal(alpha, largest), another, alpha=alpha, largest=largest)
-    flat = L**2 / rho
-    require(
-        np.less_equal(alpha, flat),
-        "Expected alpha={alpha:.4g} <= L^2/rho = {flat:.4g}: beyond, no eigenvalue is below -sqrt(rho alpha).",
-        alpha=alpha,
-        flat=flat,
-    )
+    return _loop(n, d, B, *numbers[:6], 1.0, *numbers[6:], constants=constants, bound="deterministic")
 
 
 def _sample_size(alpha: Any, d: Any, B: Any, *numbers: Any, constants: str) -> dict[str, Any]:
-    given = _Given(*numbers, constants=constants)
-    scale, extra = _factors(constants)
-    dim = np.asarray(d, dtype=float) + extra
-    top, bottom = given.reach(scale, dim)
+    given = _Given(d, *numbers, constants=constants, bound=constants)
+    top, bottom = given.reach()
     reach = top / (bottom * np.asarray(alpha) ** 2)
     found: dict[str, Any] = {}
 
     def step(logs: Any) -> Any:
         size, steps = np.moveaxis(np.exp(logs), -1, 0)
         first, second = given.gradients(size, steps)
-        bound, batch = first + alpha * second, size if constants == "corrected" else B
-        noise = given.noise_floor(batch, alpha, bound, dim)
-        more = given.steps(scale, dim, noise, alpha)
-        found.update(n=reach * bound * _rounding_up(more, constants), C=bound, Delta=noise, T=more)
+        C = first + alpha * second
+        noise = given.noise_floor(size if constants == "corrected" else B, alpha, C)
+        more = given.steps(noise, alpha)
+        found.update(n=reach * C * given.rounding_up(more), T=more, Delta=noise, C=C)
         return np.log(np.stack(np.broadcast_arrays(found["n"], found["T"]), axis=-1))
 
-    shape = np.broadcast(alpha, dim, B, *numbers[:5]).shape
+    shape = np.broadcast(alpha, d, B, *numbers[:5]).shape
     _settle(step, np.zeros((*shape, 2)) + 5.0, several=1)
-    whole = (
-        "Expected B={B:g} >= n={n:g}: whole batches; of smaller ones no proof gives c_1 and c_2 (constants='given')."
-    )
     if constants == "corrected":
+        whole = "Expected B={B:g} >= n={n:g}: whole batches; " + _NO_PROOF + " (constants='given')."
         require(np.greater_equal(B, found["n"]), whole, B=B, n=found["n"])
         B = found["n"]
     _require_batch(B, found["n"])
     given.require_alpha(alpha, found["T"])
     given.private(found, B)
-    return {name: found[name] for name in ("n", "T", "Delta", "C", "delta_reached")}
+    return found
 
 
 # ---------------------------------------------------------------- selection, Section 3.4
@@ -327,19 +301,23 @@ def _selection(d: Any, epsilon: Any, L: Any, rho: Any, f_max: Any, constants: st
     return {"n": np.maximum(gradient, eigenvalue), "gradient": gradient, "eigenvalue": eigenvalue}
 
 
-_WORTH = "delta at epsilon of whole batches with that noise, an example replaced; of smaller ones at most"
 _FREE = (s.c, s.c_1, s.c_2, s.c_eta)
 _UNUSED = {"corrected": (s.c_1, s.c_2), "one": _FREE}
+_PROBLEM = (s.d, s.B, s.epsilon, s.delta, s.L, s.f_max, s.sigma, s.rho)
+_NOISE = parameters(Delta="noise of a coordinate of the mean gradient")
+_WORTH = parameters(
+    delta_reached="delta at epsilon of whole batches with that noise, an example replaced; of smaller ones at most"
+)
+_BOUND = parameters(C="bound of the gradients' norms")
+_RUN = evaluations(T="number of iterations, to be rounded up") | _NOISE | _BOUND | _WORTH
+_ACCURACY = accuracies(Measure.SECOND_ORDER_EMPIRICAL, alpha="gradient norm")
+_LOOP_OUTPUTS = _ACCURACY | parameters(eta="step size") | _RUN
+_TOTAL = parameters(delta="delta of the whole; 1 where the argument says nothing")
 failure = s.SYMBOLS.symbol("failure", "probability that some gradient exceeds C", domain=s.UNIT_INTERVAL)
 PRIVACY_NOISE = Calculator(
     _privacy_noise,
     (s.n, s.T, s.B, s.epsilon, s.delta, s.C, s.c_1, s.c_2),
-    parameters(
-        Delta="noise of a coordinate of the mean gradient",
-        noise_multiplier="Delta B/C",
-        largest_epsilon="c_1 T B^2/n^2",
-        delta_reached=_WORTH,
-    ),
+    _NOISE | parameters(noise_multiplier="Delta B/C", largest_epsilon="c_1 T B^2/n^2") | _WORTH,
     ("corrected", "paper"),
 )
 SPENT = Calculator(
@@ -350,13 +328,8 @@ SPENT = Calculator(
         delta_reached="delta at epsilon",
     ),
 )
-GRADIENT_BOUND = Calculator(
-    _gradient_bound,
-    (s.n, s.T, s.delta, s.L, s.f_max, s.sigma, s.alpha, s.c, s.c_eta),
-    parameters(C="bound of the gradients' norms"),
-    SETS,
-    unused={"one": (s.c, s.c_eta)},
-)
+_GRADIENTS = (s.n, s.T, s.delta, s.L, s.f_max, s.sigma, s.alpha, s.c, s.c_eta)
+GRADIENT_BOUND = Calculator(_gradient_bound, _GRADIENTS, _BOUND, SETS, unused={"one": (s.c, s.c_eta)})
 SENSITIVITY = Calculator(
     _sensitivity,
     (s.n, s.B, s.sigma),
@@ -366,38 +339,18 @@ SENSITIVITY = Calculator(
         batch="sensitivity of the mean gradient of a batch of fixed size, one example replaced",
     ),
 )
-_TOTAL = parameters(delta="delta of the whole; 1 where the argument says nothing")
 TOTAL_DELTA = Calculator(_total_delta, (s.epsilon, s.delta, failure), _TOTAL, SETS)
 TRANSCRIPT_DELTA = Calculator(_transcript_delta, (s.delta, failure), _TOTAL)
-_RUN = {
-    **evaluations(T="number of iterations, to be rounded up"),
-    **parameters(
-        Delta="noise of a coordinate of the mean gradient", C="bound of the gradients' norms", delta_reached=_WORTH
-    ),
-}
-_LOOP_OUTPUTS = {
-    **accuracies(Measure.SECOND_ORDER_EMPIRICAL, alpha="gradient norm"),
-    **parameters(eta="step size"),
-    **_RUN,
-}
-CLOSED_LOOP = Calculator(
-    _loop, (s.n, s.d, s.B, s.epsilon, s.delta, s.L, s.f_max, s.sigma, s.rho, *_FREE), _LOOP_OUTPUTS, NOISE_SETS,
-    unused=_UNUSED,
-)  # fmt: skip
+CLOSED_LOOP = Calculator(_loop, (s.n, *_PROBLEM, *_FREE), _LOOP_OUTPUTS, NOISE_SETS, unused=_UNUSED)
 DETERMINISTIC_LOOP = Calculator(
     _deterministic_loop,
-    (s.n, s.d, s.B, s.epsilon, s.delta, s.L, s.f_max, s.sigma, s.rho, s.c_1, s.c_2, s.c_eta),
-    {**_LOOP_OUTPUTS, **parameters(C="half of how far gradients of exchanged samples are apart")},
+    (s.n, *_PROBLEM, *_FREE[1:]),
+    _LOOP_OUTPUTS | parameters(C="half of how far gradients of exchanged samples are apart"),
     ("corrected", "given"),
     unused={"corrected": (s.c_1, s.c_2)},
 )
-SAMPLE_SIZE = Calculator(
-    _sample_size,
-    (s.alpha, s.d, s.B, s.epsilon, s.delta, s.L, s.f_max, s.sigma, s.rho, *_FREE),
-    {**sample_sizes(n="number of examples"), **_RUN},
-    NOISE_SETS,
-    unused=_UNUSED,
-)
+_SIZE = sample_sizes(n="number of examples")
+SAMPLE_SIZE = Calculator(_sample_size, (s.alpha, *_PROBLEM, *_FREE), _SIZE | _RUN, NOISE_SETS, unused=_UNUSED)
 SELECTION = Calculator(
     _selection,
     (s.d, s.epsilon, s.L, s.rho, s.f_max),

@@ -60,6 +60,7 @@ class Premises:
 
 
 NOT_KNOWN = Premises()
+Readings = dict[str, Reading]
 
 # The step of the proof of Theorem 3.3 that fails (claim thm3.3.privacy): the theorem's guarantee does not follow,
 # whatever a run observed.
@@ -68,9 +69,7 @@ COUNTED_ONCE = Assumption(
 )
 
 
-def readings(
-    runs: Runs, noise: Sequence[NoiseChoice], premises: Premises = NOT_KNOWN
-) -> tuple[dict[str, Reading], ...]:
+def readings(runs: Runs, noise: Sequence[NoiseChoice], premises: Premises = NOT_KNOWN) -> tuple[Readings, ...]:
     """Return the privacy arguments for finished runs, by name; each holds only under its own assumptions.
 
     For `clipped_noisy_sgd`:
@@ -123,12 +122,11 @@ def readings(
     """
     validate.instance(Runs, runs=runs)
     validate.same_length(runs=runs.guarantees, noise=noise)
-    if getattr(runs.oracle, "clipped", False):
-        return tuple(_clipped(runs, index, choice) for index, choice in enumerate(noise))
-    return tuple(_not_clipped(runs, index, choice, premises) for index, choice in enumerate(noise))
+    of_run = _clipped if getattr(runs.oracle, "clipped", False) else _not_clipped
+    return tuple(of_run(runs, index, choice, premises) for index, choice in enumerate(noise))
 
 
-def _clipped(runs: Runs, index: int, choice: NoiseChoice) -> dict[str, Reading]:
+def _clipped(runs: Runs, index: int, choice: NoiseChoice, _: Premises) -> Readings:
     claim = runs.guarantees[index]
     rests = *claim.assumptions, *choice.premises, _accounted(choice, runs.oracle.releases, index)
     name = f"nominal: {choice.origin}"
@@ -136,14 +134,15 @@ def _clipped(runs: Runs, index: int, choice: NoiseChoice) -> dict[str, Reading]:
     return {"theorem 3.1": Reading(nominal, claim)}
 
 
-def _not_clipped(runs: Runs, index: int, choice: NoiseChoice, premises: Premises) -> dict[str, Reading]:
+def _not_clipped(runs: Runs, index: int, choice: NoiseChoice, premises: Premises) -> Readings:
     claim, releases, epsilon = runs.guarantees[index], runs.oracle.releases, choice.epsilon
     C, failure = releases.claimed[0].bound.longest, choice.delta if premises.failure is None else premises.failure
-    both = TOTAL_DELTA(epsilon=min(epsilon, 700.0), delta=choice.delta, failure=failure, constants="corrected")
-    found = max(min(claim.nominal_epsilon, 700.0), 1e-300)
-    accounted_both = TOTAL_DELTA(epsilon=found, delta=claim.delta, failure=failure, constants="corrected")
-    joint = TRANSCRIPT_DELTA(delta=choice.delta, failure=failure)["delta"]
-    accounted_joint = TRANSCRIPT_DELTA(delta=claim.delta, failure=failure)["delta"]
+    budgets = (epsilon, choice.delta), (max(claim.nominal_epsilon, 1e-300), claim.delta)  # nominal and accounted
+    both = [
+        TOTAL_DELTA(epsilon=min(loss, 700.0), delta=delta, failure=failure, constants="corrected")["delta"]
+        for loss, delta in budgets
+    ]
+    joint = [TRANSCRIPT_DELTA(delta=delta, failure=failure)["delta"] for _, delta in budgets]
     but_for = f"but for a probability of {failure:g}"
     alone, together = (
         Assumption(f"{but_for}, no example of {whose} has a gradient above {C:g} in {run_on}", "assumed")
@@ -156,19 +155,15 @@ def _not_clipped(runs: Runs, index: int, choice: NoiseChoice, premises: Premises
     algorithm_1 = *choice.premises, _accounted(choice, releases, index)
     theorem = _premises_of_theorem_3_3(premises, runs.method.step_size, releases.steps)
 
-    def reading(
-        name: str, delta: float, accounted_delta: float, nominal_only: tuple[Assumption, ...], *of: Assumption
-    ) -> Reading:
+    def reading(name: str, deltas: list[float], nominal_only: tuple[Assumption, ...], *of: Assumption) -> Reading:
         rests = (*others, *seen, *of)
-        nominal = Guarantee(epsilon, delta, claim.relation, name, (*rests, *nominal_only), claim.not_covered)
-        return Reading(nominal, replace(claim, delta=accounted_delta, assumptions=rests))
+        nominal = Guarantee(epsilon, deltas[0], claim.relation, name, (*rests, *nominal_only), claim.not_covered)
+        return Reading(nominal, replace(claim, delta=deltas[1], assumptions=rests))
 
     named = {
-        "theorem 3.3": reading(
-            "Theorem 3.3 as printed", joint, accounted_joint, (*theorem, *algorithm_1), alone, COUNTED_ONCE
-        ),
-        "premises": reading("the premises of Theorem 3.3", both["delta"], accounted_both["delta"], algorithm_1, alone),
-        "transcript": reading("an event of the transcript", joint, accounted_joint, algorithm_1, together),
+        "theorem 3.3": reading("Theorem 3.3 as printed", joint, (*theorem, *algorithm_1), alone, COUNTED_ONCE),
+        "premises": reading("the premises of Theorem 3.3", both, algorithm_1, alone),
+        "transcript": reading("an event of the transcript", joint, algorithm_1, together),
     }
     num_examples = _num_examples(runs.oracle)
     as_they_are = not getattr(runs.oracle, "augment", False)
@@ -195,8 +190,7 @@ def _accounted(choice: NoiseChoice, releases: Releases, run: int) -> Assumption:
 
 
 def _premises_of_theorem_3_3(premises: Premises, step_size: float, num_steps: int) -> tuple[Assumption, ...]:
-    sigma, L = premises.sigma, premises.smoothness
-    statement = f"eta = {step_size:g} <= min(1/L, 1/(sigma sqrt(T)))"
+    sigma, L, statement = premises.sigma, premises.smoothness, f"eta = {step_size:g} <= min(1/L, 1/(sigma sqrt(T)))"
     small = Assumption(statement, "assumed")
     if sigma is not None and L is not None:
         largest = min(1 / L, 1 / (sigma * math.sqrt(num_steps)))
@@ -216,10 +210,8 @@ def _by_assumption_b(
     # The sum over the batch has B times the sensitivity of the mean, whatever the sum is divided by.
     moved = SENSITIVITY(n=num_examples, B=batch_size, sigma=sigma)["batch"] * batch_size / ask.bound.divisor
     std = float(ask.noise_std[run])
-    assumption = Assumption(
-        f"Assumption B holds for both data sets with sigma = {sigma:g}, at every iterate", "assumed"
-    )
-    rests = *others, assumption
+    statement = f"Assumption B holds for both data sets with sigma = {sigma:g}, at every iterate"
+    rests = *others, Assumption(statement, "assumed")
     if not releases.accountable(run) or std / moved < LEAST_NOISE:
         return Reading(None, replace(claim, nominal_epsilon=math.inf, assumptions=rests))
     event = replace(releases.events(run)[0], noise_multiplier=std / moved)

@@ -85,14 +85,6 @@ def test_a_run_that_stops_early_claims_what_it_declared():
     assert round(runs.guarantees[0].epsilon, 4) == 3.4565
 
 
-def test_runs_that_share_their_noise_say_so():
-    x = torch.ones(2, 4, dtype=torch.float64)
-    pair = [uniform(RHO, 5), uniform(RHO, 6)]
-    for names, expected in ((["a", "a"], True), (["a", "b"], False)):
-        runs = private_gradient_descent(PROBLEM, pair, x, Streams.of(0, names), clip=4.0, step_size=0.5, delta=DELTA)
-        assert ("share their noise" in str(runs.guarantees[0])) == expected
-
-
 def test_a_run_s_guarantee_names_what_it_rests_on_and_what_the_caller_says_it_leaves_out():
     silent = train([uniform(RHO, 5)], 1).guarantees[0]
     assert silent.not_covered == () and "NOT covered" not in str(silent)

@@ -7,8 +7,8 @@ import torch
 from specs import changed, frame_of
 
 from dpnotes.experiments import Context
+from dpnotes.experiments.sweeps import grid
 from dpnotes.papers.budget_schedules.experiments import (
-    EXPERIMENTS,
     digits,
     erub_gain,
     influence,
@@ -20,11 +20,6 @@ from dpnotes.papers.budget_schedules.experiments import (
 from dpnotes.privacy.accounting import account
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
-
-
-def test_the_experiments_in_their_order():
-    names = ["influence", "mnist35", "momentum", "subsampled", "quadratic", "erub_gain"]
-    assert [e.name for e in EXPERIMENTS] == names
 
 
 # ---------------------------------------------------------------- (a) influence
@@ -120,33 +115,16 @@ def trained(gain: float, accuracy: float, growth: float = 0.0, **changes) -> pd.
 
     The gain in loss grows by `growth` per unit of ln N.
     """
-    spec = mnist35.QUICK
-    draws = np.random.default_rng(0)
-    rows = []
-    for size in spec["num_examples"]:
-        for repeat in range(spec["repeats"]):
-            for num_steps in spec["num_steps"]:
-                for kind in ("uniform", "exponential"):
-                    better = kind == "exponential"
-                    rows.append(
-                        {
-                            "stage": "main",
-                            "num_examples": size,
-                            "repeat": repeat,
-                            "schedule": kind,
-                            "rate": 0.98 if better else 1.0,
-                            "num_steps": num_steps,
-                            "chosen": num_steps == 100,
-                            "all_steps": True,
-                            "train_loss": 0.5
-                            - (gain + growth * np.log(size / 1000)) * better
-                            + 1e-3 * draws.normal()
-                            + 1e-4 * num_steps,
-                            "test_accuracy": 0.9 + accuracy * better + 1e-3 * draws.normal(),
-                            "finished": True,
-                        }
-                    )
-    return pd.DataFrame(rows).assign(**changes)
+    sizes, repeats = mnist35.QUICK["num_examples"], range(mnist35.QUICK["repeats"])
+    runs = grid(
+        num_examples=sizes, repeat=repeats, num_steps=mnist35.QUICK["num_steps"], schedule=["uniform", "exponential"]
+    )
+    frame = pd.DataFrame(runs).assign(stage="main", all_steps=True, finished=True)
+    better, scatter = frame["schedule"] == "exponential", 1e-3 * np.random.default_rng(0).normal(size=(2, len(frame)))
+    gained = (gain + growth * np.log(frame["num_examples"] / 1000)) * better
+    loss = 0.5 - gained + scatter[0] + 1e-4 * frame["num_steps"]
+    chosen = {"rate": np.where(better, 0.98, 1.0), "chosen": frame["num_steps"] == 100}
+    return frame.assign(train_loss=loss, test_accuracy=0.9 + accuracy * better + scatter[1], **chosen | changes)
 
 
 @pytest.mark.parametrize(
@@ -185,9 +163,8 @@ def test_steps_chosen_on_private_data_are_chosen_on_one_half_and_reported_on_the
     table = mnist35.differences(frame)
     private = table[(table["choice"] == "private") & (table["num_examples"] == 1000)]
     assert set(private["repeats"]) == {4}
-    frame.loc[
-        (frame["repeat"] % 2 == 1) & (frame["num_steps"] == 150), "train_loss"
-    ] = -1.0  # only seen in the half reported
+    reported = (frame["repeat"] % 2 == 1) & (frame["num_steps"] == 150)
+    frame.loc[reported, "train_loss"] = -1.0  # only seen in the half reported
     pd.testing.assert_frame_equal(table, mnist35.differences(frame))
 
 
@@ -207,15 +184,8 @@ def test_second_stage_cells_carry_what_the_first_chose():
 
 def test_repeats_share_a_cell_and_are_what_they_are_alone():
     def cells_of(together):
-        spec = changed(
-            mnist35.QUICK,
-            num_components=5,
-            num_hidden=5,
-            num_steps=[3, 4],
-            repeats=5,
-            repeats_of_all_steps=5,
-            repeats_a_cell=together,
-        )
+        sizes = {"num_components": 5, "num_hidden": 5, "num_steps": [3, 4], "repeats": 5, "repeats_of_all_steps": 5}
+        spec = changed(mnist35.QUICK, **sizes, repeats_a_cell=together)
         return spec, mnist35.main_cells(spec, trained(0.02, 0.02, stage="tune"))
 
     spec, cells = cells_of(3)
@@ -237,6 +207,13 @@ def test_repeats_share_a_cell_and_are_what_they_are_alone():
 TINY = {"num_components": 5, "num_hidden": 5, "num_examples": 30, "num_steps": 4, "auxiliary_repeats": 2}
 
 
+def repeated(runs: list[dict]) -> pd.DataFrame:
+    """Return 16 repeats of each run, whose loss is less by its gain."""
+    frame = pd.DataFrame(runs).merge(pd.DataFrame({"repeat": range(16)}), how="cross")
+    loss = 0.5 - frame.pop("gain") + 1e-3 * np.random.default_rng(1).normal(size=len(frame))
+    return frame.assign(stage="main", finished=True, train_loss=loss, test_accuracy=0.9)
+
+
 @pytest.mark.parametrize(
     ("without", "with_it", "verdict"),
     [
@@ -248,17 +225,12 @@ TINY = {"num_components": 5, "num_hidden": 5, "num_examples": 30, "num_steps": 4
     ],
 )
 def test_the_rule_on_momentum(without, with_it, verdict):
-    draws = np.random.default_rng(1)
-    rows = [
-        {
-            "stage": "main", "momentum": beta, "schedule": kind, "repeat": repeat, "finished": True,
-            "train_loss": 0.5 - gain * (kind == "dynamic") + 1e-3 * draws.normal(), "test_accuracy": 0.9,
-        }
+    runs = [
+        {"momentum": beta, "schedule": kind, "gain": gain * (kind == "dynamic")}
         for beta, gain in ((0.0, without), (0.9, with_it))
         for kind in ("uniform", "dynamic")
-        for repeat in range(16)
-    ]  # fmt: skip
-    frame = pd.DataFrame(rows)
+    ]
+    frame = repeated(runs)
     assert momentum.decide(frame, momentum.QUICK).verdict == verdict
     lost = frame.assign(finished=frame.index > 0)
     assert momentum.decide(lost, momentum.QUICK).reason == "1 of 64 runs did not finish"
@@ -278,16 +250,8 @@ def test_momentum_s_stages_choose_a_gamma_for_each_momentum():
 
 @pytest.mark.parametrize(("gain", "verdict"), [(0.01, "reproduced"), (0.0, "undecided"), (-0.01, "not reproduced")])
 def test_the_rule_on_random_batches(gain, verdict):
-    draws = np.random.default_rng(2)
-    rows = [
-        {
-            "stage": "main", "schedule": kind, "rate": rate, "repeat": repeat, "finished": True,
-            "train_loss": 0.5 - gain * (rate < 1) + 1e-3 * draws.normal(), "test_accuracy": 0.9,
-        }
-        for kind, rate in (("uniform", 1.0), ("exponential", 0.98))
-        for repeat in range(16)
-    ]  # fmt: skip
-    frame = pd.DataFrame(rows)
+    exponential = {"schedule": "exponential", "rate": 0.98, "gain": gain}
+    frame = repeated([{"schedule": "uniform", "rate": 1.0, "gain": 0.0}, exponential])
     assert subsampled.decide(frame, subsampled.QUICK).verdict == verdict
     assert subsampled.decide(frame.assign(finished=frame.index > 1), subsampled.QUICK).verdict == "undecided"
 

@@ -1,7 +1,6 @@
 """Drift escape with parameters of the theory and with practical ones."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from dpnotes.core import Relation, Status
 from dpnotes.oracles.samples import VirtualSamples
 from dpnotes.papers.drift_escape.algorithms import (
     DriftEscapeParameters,
-    Escape,
     drift_escape,
     practical,
     practical_escape,
@@ -71,21 +69,15 @@ def test_runs_of_their_own_accuracy_are_one_batch():
 
 
 def test_the_paper_s_parameters_are_vacuous():
-    with pytest.raises(ValueError, match="the error alpha is too large by a factor 13.85"):
-        theorem_2(1e12, 100, 1.0, DELTA, gradient_bound=1.0, **UNIT)
-    found = theorem_2(1e20, 100, 1.0, DELTA, gradient_bound=1.0, **UNIT)
-    assert found.escape.num_steps > 1e13 and found.escape.accuracy > 0.05
-    assert found.batch * found.escape.num_steps > 100 * 1e20, "the batches add up to more than there is"
-    claims = {}
+    epsilons = {}
     for constants in ("paper", "corrected"):
-        oracle = spider_of(
-            [theorem_2(1e20, 100, 1.0, DELTA, gradient_bound=1.0, **UNIT, constants=constants)],
-            VirtualSamples(DATA, 10**18),
-        )
-        (claims[constants],) = oracle.guarantee(oracle.init(SADDLE[:1]), DELTA, Streams.of(0, ["a"]))
-    assert claims["corrected"].epsilon == pytest.approx(1.0, rel=1e-6)
-    assert claims["paper"].epsilon > 2, "with 1 for its constants"
-    assert theorem_1(1e-8, 1e-10, 100, **UNIT, s=10.0).attempt_length > 1e8
+        found = theorem_2(1e20, 100, 1.0, DELTA, gradient_bound=1.0, **UNIT, constants=constants)
+        assert found.batch * found.escape.num_steps > 100 * 1e20, "the batches add up to more than there is"
+        oracle = spider_of([found], VirtualSamples(DATA, 10**18))
+        (claim,) = oracle.guarantee(oracle.init(SADDLE[:1]), DELTA, Streams.of(0, ["a"]))
+        epsilons[constants] = claim.epsilon
+    assert epsilons["corrected"] == pytest.approx(1.0, rel=1e-6)
+    assert epsilons["paper"] > 2, "with 1 for its constants"
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
@@ -126,9 +118,5 @@ def test_what_is_wrong_is_said_with_by_how_much():
         practical_escape(4.0, **UNIT)
     with pytest.raises(ValueError, match=r"Expected step_size=0.5 <= 1/M=0.25: too large by a factor of 2"):
         choice(step_size=0.5)
-    with pytest.raises(ValueError, match="drift_threshold=0.0 > 0"):
-        replace(good, drift_threshold=0.0)
-    with pytest.raises(ValueError, match="accuracy=-1.0 > 0"):
-        Escape(-1.0, 1.0, 1.0, 0.1, 0.1, 5, 0.1, 3, 100, "a test")
     with pytest.raises(ValueError, match="runs share their mechanism"):
         spider_of([good, choice(epsilon=math.inf)], VirtualSamples(DATA, 10**12))

@@ -1,6 +1,7 @@
 """The experiments of drift escape: their settings against definitions, decision rules, and tiny cells."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,13 +9,14 @@ import pandas as pd
 import pytest
 import torch
 from specs import changed, frame_of
+from stand_ins import UnitDraws
 
 from dpnotes.experiments import Context
-from dpnotes.experiments.sweeps import proportion
+from dpnotes.experiments.sweeps import Rows, proportion, tabulated
 from dpnotes.oracles import spider
 from dpnotes.oracles.samples import DataSetSamples
 from dpnotes.papers.drift_escape.experiments import audit, repeats, returned_point, sensing, step_size
-from dpnotes.papers.drift_escape.experiments.ladder import Ladder, LadderParameters
+from dpnotes.papers.drift_escape.experiments.ladder import LadderParameters, landscape, quiet_first, rungs_down_to
 from dpnotes.privacy.audit import GaussianPair
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.museum.exhibit import module_with_line_replaced
@@ -31,20 +33,15 @@ def test_intervals_of_proportions_hold_the_probability_as_often_as_they_say():
 
 # ---------------------------------------------------------------- the ladder
 def test_the_ladder_is_a_sum_of_cosines_with_a_hill_of_every_curvature():
-    ladder = Ladder.down_to(0.1)
-    x = Streams.of(0, ["x"]).normal("x", 0, ladder.dim).requires_grad_()
+    curvatures = rungs_down_to(0.1)
+    ladder, x = landscape(curvatures), Streams.of(0, ["x"]).normal("x", 0, len(curvatures)).requires_grad_()
     (gradient,) = torch.autograd.grad(ladder.value(x).sum(), x, create_graph=True)
     torch.testing.assert_close(ladder.gradient(x), gradient)
-    v = torch.ones_like(x)
-    (product,) = torch.autograd.grad((gradient * v).sum(), x)
-    torch.testing.assert_close(ladder.hessian_vector(x, v), product)  # the diagonal, because the Hessian is diagonal
-    torch.testing.assert_close(ladder.hessian(x)[0], torch.diag(product[0]))
-    torch.testing.assert_close(ladder.smallest_eigenvalue(x), product.amin(1))
-    saddle = ladder.saddle
-    torch.testing.assert_close(ladder.hessian_vector(saddle.point, saddle.direction), -saddle.gamma * saddle.direction)
+    (product,) = torch.autograd.grad(gradient.sum(), x)  # the diagonal, because the Hessian is diagonal
+    torch.testing.assert_close(ladder.curvatures(x), product)
+    torch.testing.assert_close(ladder.curvatures(torch.zeros_like(x)), -curvatures[None])
     # It is self-similar: half the curvature, half the length, a quarter of the slope.
-    smaller = Ladder(ladder.curvatures / 2)
-    torch.testing.assert_close(smaller.gradient(x / 2), ladder.gradient(x) / 4)
+    torch.testing.assert_close(landscape(curvatures / 2).gradient(x / 2), ladder.gradient(x) / 4)
 
 
 def test_the_parameters_scale_as_equation_4_says():
@@ -55,14 +52,15 @@ def test_the_parameters_scale_as_equation_4_says():
     assert other.attempt_length * one.mu / (one.attempt_length * other.mu) == pytest.approx(10, rel=0.05)
     noise = 2 * one.dim * one.privacy_std**2
     assert noise == pytest.approx(one.psi**2)  # half of psi^2 is the mechanism's
-    oracle = LadderParameters(1e-2, 15, 1.0).oracle(Ladder.down_to(0.1), 1, 10, "cpu")
+    oracle = LadderParameters(1e-2, 15, 1.0).oracle(rungs_down_to(0.1), 1, 10, "cpu")
     assert 1 / oracle.batch_size <= one.psi**2 / 2
 
 
 @pytest.mark.parametrize("tilt", [0.0, 0.01, 0.1, 1.0])
 def test_attempts_start_at_alpha_strict_saddles_with_a_gradient_of_at_most_alpha(tilt):
     alpha = 0.01
-    ladder, point = returned_point.single_hill(4, *returned_point.hill(alpha, tilt))
+    curvatures, point = returned_point.single_hill(4, *returned_point.hill(alpha, tilt))
+    ladder = landscape(curvatures)
     assert float(ladder.smallest_eigenvalue(point)) == pytest.approx(-math.sqrt(alpha))
     assert float(ladder.gradient(point).norm()) == pytest.approx(tilt * alpha, abs=1e-9)
 
@@ -74,66 +72,58 @@ TINY = changed(
 )  # fmt: skip
 
 
-def returned(
-    exponent: float = 1.0, escaped: float = 0.6, coupled: float = 0.8, power: float = 0.2, of_hills: float = 0.0,
-    step: str = "theorem",
-) -> pd.DataFrame:  # fmt: skip
-    """Return outcomes with `of_hills` added to the slope of the linear theory; the other step leaves in 0.6 and 0.8."""
-    draws, rows = np.random.default_rng(0), []
-    blank = {"step": "1/M", "shorter": 1.0, "finished": True, "step_size": 1.0, "num_coordinates": 30.0}
-    for psi in (1e-4, 1e-3, 1e-2):
-        for repeat in range(20):
-            level = 3 * psi**exponent * np.exp(0.1 * draws.normal())
-            rows.append(
-                {**blank, "kind": "level", "psi": psi, "repeat": repeat, "level": level, "last": level,
-                 "gradient": level}
-            )  # fmt: skip
-    for psi in returned_point.QUICK["psi_of_hills"]["1/M"]:
-        half = LadderParameters(psi, 10, 1.0).largest_curvature(8, 0.5) * (psi / 1e-3) ** (of_hills / 2) / psi**0.5
-        for factor in returned_point.QUICK["hills"]:
-            stays = 1 / (1 + (factor / half) ** 20)
-            rows += [
-                {**blank, "kind": "hill", "psi": psi, "hill": factor, "curvature_binds": repeat < 48 * stays}
-                for repeat in range(48)
-            ]
-    for repeat in range(1000):
-        for each in ("1/M", "theorem"):
-            shares = (escaped, coupled) if each == step else (0.6, 0.8)
-            hits = dict(zip(("escaped", "coupled"), (repeat < 1000 * share for share in shares), strict=True))
-            rows.append({**blank, "kind": "attempt", "step": each, "psi": 0.01, "dim": 10, "tilt": 0.0, **hits})
-    for count in (1, 4):
-        rows += [
-            {**blank, "kind": "stop", "Q": count, "false_stop": repeat < 200 * power**count} for repeat in range(200)
-        ]
-    frame = pd.DataFrame(rows)
-    for column in ("escaped", "coupled", "false_stop", "curvature_binds"):
-        frame[column] = frame[column].eq(True)
+def returned(kind: str = "", **columns: Callable[[pd.DataFrame], Any]) -> pd.DataFrame:
+    """Return simulated results with some columns of the runs of one kind computed anew."""
+    frame = returned_point.simulated(returned_point.QUICK, np.random.default_rng(0), True)
+    rows = frame["kind"] == kind
+    for name, column in columns.items():
+        frame.loc[rows, name] = column(frame[rows])
     return frame
+
+
+def leave(step: str, share: float) -> Callable[[pd.DataFrame], Any]:
+    """Return the outcomes of attempts of which, with this step, so many leave."""
+    return lambda part: np.where(part["step"] == step, np.arange(len(part)) % 100 < 100 * share, True)
+
+
+def a_hill_further(direction: int) -> Callable[[pd.DataFrame], Any]:
+    """Return who stays if, at the larger psi, runs stay on hills that are steeper by a step of the grid, or flatter."""
+    size, first = direction * returned_point.QUICK["repeats_of_hills"], returned_point.QUICK["hills"][0]
+
+    def stays(part: pd.DataFrame) -> Any:
+        moved = part["curvature_binds"].shift(size, fill_value=False) | (direction > 0) & (part["hill"] == first)
+        return np.where(part["psi"] > 1e-3, moved, part["curvature_binds"])
+
+    return stays
 
 
 @pytest.mark.slow
 def test_the_rule_of_the_returned_point():
-    spec = returned_point.QUICK
-    assert returned_point.decide(returned(), spec).verdict == "reproduced"
-    wrongs: tuple[dict[str, Any], ...] = (
-        {"exponent": 0.85}, {"escaped": 0.15}, {"coupled": 0.4}, {"power": 0.95}, {"of_hills": 0.1}, {"of_hills": -0.1},
-    )  # fmt: skip
-    for wrong in wrongs:
-        assert returned_point.decide(returned(**wrong), spec).verdict == "not reproduced", wrong
-    assert returned_point.decide(returned(escaped=0.26), spec).verdict == "undecided"
-    assert returned_point.decide(returned(exponent=1.2), spec).verdict == "reproduced", (
-        "a bound that is kept the better"
-    )
-    other = returned_point.decide(returned(coupled=0.4, step="1/M"), spec)
+    decide = lambda frame: returned_point.decide(frame, returned_point.QUICK)  # noqa: E731
+    assert decide(returned()).verdict == "reproduced"
+    for wrong in (
+        returned("level", level=lambda part: part["level"] * part["psi"] ** -0.15),
+        returned("attempt", escaped=leave("theorem", 0.15)),
+        returned("attempt", coupled=leave("theorem", 0.4)),
+        returned("stop", false_stop=lambda part: np.arange(len(part)) % 20 < 19),
+        returned("hill", curvature_binds=a_hill_further(1)),
+        returned("hill", curvature_binds=a_hill_further(-1)),
+    ):
+        assert decide(wrong).verdict == "not reproduced"
+    assert decide(returned("attempt", escaped=leave("theorem", 0.26))).verdict == "undecided"
+    better = returned("level", level=lambda part: part["level"] * part["psi"] ** 0.2)
+    assert decide(better).verdict == "reproduced", "a bound that is kept the better"
+    other = decide(returned("attempt", coupled=leave("1/M", 0.4)))
     assert other.verdict == "reproduced" and "by the rule before: not reproduced" in other.reason
     none = returned()
     none = none[(none["kind"] != "attempt") | (none["step"] != "theorem")]
-    assert returned_point.decide(none, spec).verdict == "undecided", "nothing was asked of the theorem's step"
+    assert decide(none).verdict == "undecided", "nothing was asked of the theorem's step"
     cut = returned()
-    assert returned_point.decide(cut[~cut["hill"].lt(1.1)], spec).verdict == "undecided", "the first hill is too steep"
+    cut = cut[(cut["kind"] != "hill") | (cut["hill"] > 1.1)]
+    assert decide(cut).verdict == "undecided", "the first hill is too steep"
     lost = returned()
     lost.loc[0, "finished"] = False
-    assert returned_point.decide(lost, spec).reason == "1 of 1228 runs did not end"
+    assert decide(lost).reason.endswith("runs did not end")
 
 
 @pytest.mark.slow
@@ -155,11 +145,12 @@ def test_coupled_attempts_share_all_noise_but_that_along_the_hill():
     cell = next(cell for cell in returned_point.cells(spec) if cell["kind"] == "attempt")
     frame = frame_of(returned_point.EXPERIMENT, spec, [cell])
     found, length = returned_point.parameters(spec, cell, cell["dim"])
-    ladder, start = returned_point.single_hill(cell["dim"], *returned_point.hill(found.alpha, 0.01))
+    curvatures, start = returned_point.single_hill(cell["dim"], *returned_point.hill(found.alpha, 0.01))
+    ladder = landscape(curvatures)
     streams = Streams.of(spec["seed"], [f"attempt/1/M/0.01/10/0.01/{r}" for r in range(40)])
-    data = found.oracle(ladder, 40, length, "cpu")
+    data = found.oracle(curvatures, 40, length, "cpu")
     batch = math.ceil(2 / cell["psi"] ** 2)
-    features = returned_point.quiet_first(cell["dim"])
+    features = quiet_first(cell["dim"])
     left = torch.zeros(2, 40, dtype=torch.bool)
     for side, sign in enumerate((1.0, -1.0)):
         x = start.repeat(40, 1)
@@ -176,28 +167,14 @@ def test_coupled_attempts_share_all_noise_but_that_along_the_hill():
 
 
 # ---------------------------------------------------------------- repeats
-def failed(**chances: float) -> pd.DataFrame:
-    """Return runs whose attempts fail with these chances: independently, or together for names that end in _shared."""
-    draws, rows = np.random.default_rng(0), []
-    for name, chance in chances.items():
-        if name.endswith("_shared"):
-            counts = 12 * (draws.random(4000) < chance)
-        else:
-            counts = np.minimum(12, draws.geometric(1 - chance, size=4000) - 1)
-        runs = np.bincount(counts, minlength=13)
-        oracle = name.removesuffix("_shared").replace("_", " ")
-        rows += [{"oracle": oracle, "failed": k, "runs": n, "used": n, "steps": n} for k, n in enumerate(runs)]
-    return pd.DataFrame(rows)
-
-
 def test_the_rule_of_repeats():
-    spec = repeats.QUICK
-    good = failed(fresh_noise=0.5, restored_shared=0.3, forced=0.2, jump=0.2)
+    spec, simulated = repeats.QUICK, repeats.simulated
+    good, dependent = (simulated(spec, np.random.default_rng(0), right) for right in (True, False))
     assert repeats.decide(good, spec).verdict == "reproduced"
-    independent = failed(fresh_noise=0.5, restored=0.3, forced=0.2, jump=0.2)
-    assert repeats.decide(independent, spec).verdict == "not reproduced"
-    dependent = failed(fresh_noise=0.5, restored_shared=0.3, forced_shared=0.2, jump=0.2)
-    assert repeats.decide(dependent, spec).verdict == "not reproduced"
+    assert repeats.decide(dependent, spec).verdict == "not reproduced", "forced attempts depend on each other"
+    forced = good[good["oracle"] == "forced"].assign(oracle="restored")
+    independent = pd.concat([good[good["oracle"] != "restored"], forced])
+    assert repeats.decide(independent, spec).verdict == "not reproduced", "restored ones do not"
 
 
 @pytest.mark.slow
@@ -233,28 +210,14 @@ def test_the_exact_growth_is_the_expectation():
     assert step_size.exact_boundary(4, 0.05) == pytest.approx(step_size.boundary(4, 0.05), rel=0.1)
 
 
-def grown(factor: float = 1.0, shift: float = 0.0) -> pd.DataFrame:
-    draws, rows, spec = np.random.default_rng(0), [], step_size.QUICK
-    for oracle in ("minibatch", "SPIDER"):
-        for batch, step, eta in step_size.settings(spec):
-            growth = factor * step_size.exact_growth(eta, batch, spec["curvature"]) + shift
-            for repeat in range(50):
-                rows.append(
-                    {"oracle": oracle, "batch": batch, "step": step, "step_size": eta, "repeat": repeat,
-                     "growth": growth + 1e-3 * eta * draws.normal(), "escaped_after": np.inf}
-                )  # fmt: skip
-    return pd.DataFrame(rows)
-
-
 def test_the_rule_of_the_step_size():
     spec = step_size.QUICK
-    assert step_size.decide(grown(), spec).verdict == "reproduced"
-    assert step_size.decide(grown(factor=-1.0), spec).verdict == "not reproduced"
-    assert step_size.decide(grown(shift=0.01), spec).verdict == "not reproduced"
-    assert step_size.decide(grown(factor=0.01), spec).verdict == "not reproduced"
-    noisy = grown()
-    noisy["growth"] += np.where(noisy["repeat"] % 2, 0.1, -0.1)
-    assert step_size.decide(noisy, spec).verdict == "undecided"
+    good = step_size.simulated(spec, np.random.default_rng(0), True)
+    growth, odd = good["growth"], np.arange(len(good)) % 2
+    assert step_size.decide(good, spec).verdict == "reproduced"
+    for wrong in (-growth, growth + 0.01, 0.01 * growth):
+        assert step_size.decide(good.assign(growth=wrong), spec).verdict == "not reproduced"
+    assert step_size.decide(good.assign(growth=growth + 0.2 * odd - 0.1), spec).verdict == "undecided"
 
 
 @pytest.mark.slow
@@ -297,38 +260,21 @@ def test_the_printed_releases_are_less_private_than_claimed_and_the_corrected_on
     assert audit.decide(missed, spec).verdict == "undecided"
 
 
-class GivenNoise:
-    """Streams with given normal numbers, `(runs, calls)`; all other draws come from one key."""
+def path_of(module: Any, data: torch.Tensor) -> torch.Tensor:
+    """Return the oracle's releases for losses `z x^2 / 2 + x` along the path 0, 0.1, ..., 0.4 and back to 0.
 
-    def __init__(self, noise: torch.Tensor) -> None:
-        self.noise, self.streams = noise, Streams.of(0, ["order"] * len(noise))
-        self.keys, self.secret = self.streams.keys, False
-
-    def __len__(self) -> int:
-        return len(self.noise)
-
-    def take(self, index: torch.Tensor) -> "GivenNoise":
-        return GivenNoise(self.noise[index])
-
-    def uniform(self, *args: Any) -> torch.Tensor:
-        return self.streams.uniform(*args)
-
-    def normal(self, purpose: str, call: torch.Tensor, size: int) -> torch.Tensor:
-        return self.noise.gather(1, call[:, None])
-
-
-def path_of(module: Any, data: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-    """Return the oracle's releases for losses `z x^2 / 2 + x` along the path 0, 0.1, ..., 0.4 and back to 0."""
+    Run 0 has no noise, run k one unit of it in release k.
+    """
     problem = CustomProblem(lambda x, z: (z[0] * x.square() / 2 + x).sum(), 1, data[:, None])
+    streams, active = UnitDraws(Streams.of(0, ["order"] * 7), "gaussian mechanism"), torch.ones(7, dtype=torch.bool)
     oracle = module.Spider(
-        DataSetSamples(problem), Gaussian(), 4.0, torch.full((len(noise),), torch.inf, dtype=torch.float64),
+        DataSetSamples(problem), Gaussian(), 4.0, torch.full((7,), torch.inf, dtype=torch.float64),
         module.Refresh.squared_moves(1e9), module.BatchSizes(2, 2), gradient_bound=2.0, smoothness=1.0,
     )  # fmt: skip
-    active = torch.ones(len(noise), dtype=torch.bool)
-    state, released = oracle.init(torch.zeros(len(noise), 1, dtype=torch.float64)), []
+    state, released = oracle.init(torch.zeros(7, 1, dtype=torch.float64)), []
     for point in (0.0, 0.1, 0.2, 0.3, 0.4, 0.0):
-        x = torch.full((len(noise), 1), point, dtype=torch.float64)
-        state, estimate = oracle.estimate(state, x, GivenNoise(noise), active)
+        x = torch.full((7, 1), point, dtype=torch.float64)
+        state, estimate = oracle.estimate(state, x, streams, active)
         assert (estimate.status == 0).all()
         released.append(estimate.gradient[:, 0])
     return torch.stack(released, 1)
@@ -338,14 +284,11 @@ def path_of(module: Any, data: torch.Tensor, noise: torch.Tensor) -> torch.Tenso
 def test_the_oracle_itself_pays_for_the_jump_back():
     def farthest(module: Any) -> float:
         """Return the largest distance that replacing any one example causes."""
-        data, unit = torch.zeros(12, dtype=torch.float64), torch.eye(6, dtype=torch.float64)
-        found = []
+        data, found = torch.zeros(12, dtype=torch.float64), []
         for example in range(12):
             low, high = data.index_fill(0, torch.tensor(example), -1), data.index_fill(0, torch.tensor(example), 1)
-            none = torch.zeros(1, 6, dtype=torch.float64)
-            base = path_of(module, low, none)[0]
-            shift = path_of(module, high, none)[0] - base
-            found.append(GaussianPair(base, shift, path_of(module, low, unit) - base).mu)
+            base, *noisy = path_of(module, low)
+            found.append(GaussianPair(base, path_of(module, high)[0] - base, torch.stack(noisy) - base).mu)
         return max(found)
 
     assert farthest(spider) == pytest.approx(1 / 4, rel=1e-9)
@@ -358,26 +301,20 @@ def test_the_oracle_itself_pays_for_the_jump_back():
 GRID = [(scale, step) for scale in (1.0, 2.0, 3.0) for step in (0.1, 0.2, 0.4)]
 
 
-def left(edge: str = "", **means: float) -> pd.DataFrame:
+@tabulated
+def left(edge: str = "", **means: float) -> Rows:
     """Return risks of one problem, with the best pair in the middle of every grid; of the method `edge` in a corner."""
-    draws, rows = np.random.default_rng(0), []
-    others = ["gradient", "smallest_eigenvalue", "test_accuracy", "steps", "used", "refreshes",
-              "clipped_at_start", "bias_at_start", "clipped_at_end", "bias_at_end"]  # fmt: skip
+    draws = np.random.default_rng(0)
     for name, mean in means.items():
         method = name.replace("_", " ").replace("DP SGD", "DP-SGD")
-        common = {"problem": "one", "method": method, **dict.fromkeys(others, 0.0)}
+        common = {"problem": "one", "method": method, **dict.fromkeys(sensing.MEASURED, 0.0)}
         best = (1.0, 0.1) if method == edge else (2.0, 0.2)
-        rows += [
-            {**common, "stage": "tune", "repeat": 0, "scale": scale, "step_size": step,
-             "left": mean if (scale, step) == best else 2 * mean}
-            for scale, step in GRID
-        ]  # fmt: skip
-        rows += [
-            {**common, "stage": "main", "repeat": repeat, "scale": best[0], "step_size": best[1],
-             "left": mean * np.exp(0.1 * draws.normal())}
-            for repeat in range(1, 11, 2)
-        ]  # fmt: skip
-    return pd.DataFrame(rows)
+        for pair in GRID:
+            at = dict(zip(("scale", "step_size"), pair, strict=True))
+            yield {**common, **at, "stage": "tune", "repeat": 0, "left": mean if pair == best else 2 * mean}
+        for repeat in range(1, 11, 2):
+            main = {**common, "stage": "main", "scale": best[0], "step_size": best[1]}
+            yield {**main, "repeat": repeat, "left": mean * np.exp(0.1 * draws.normal())}
 
 
 @pytest.mark.parametrize(

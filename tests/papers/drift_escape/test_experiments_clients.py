@@ -1,6 +1,7 @@
 """The experiments of drift escape on clients, on selections and on sharing: decision rules, and tiny cells."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,7 @@ import pytest
 import torch
 from specs import changed, frame_of
 
-from dpnotes.experiments import Context
+from dpnotes.experiments import Context, Decision
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.samples import VirtualSamples
 from dpnotes.papers.drift_escape.algorithms import drift_escape
@@ -22,15 +23,6 @@ from dpnotes.random.streams import Streams
 
 # ---------------------------------------------------------------- clients
 FEW = changed(of_clients.QUICK, clients=[1, 4], repeats=6, steps=12)
-
-
-def errors(exponent: float = -1.0, floor: float = 0.0, seed: int = 0, steps: int = 30) -> pd.DataFrame:
-    draws, rows = np.random.default_rng(seed), []
-    for cell in of_clients.cells(of_clients.QUICK):
-        size = cell["clients"] ** exponent + floor
-        for repeat in range(100):
-            rows.append({**cell, "repeat": repeat, "error": size * draws.gamma(25) / 25, "steps": steps})
-    return pd.DataFrame(rows)
 
 
 def test_a_tiny_suite_of_clients_runs_and_disagreement_changes_nothing():
@@ -49,42 +41,35 @@ def test_a_tiny_suite_of_clients_runs_and_disagreement_changes_nothing():
 
 @pytest.mark.slow
 def test_the_rule_of_clients():
-    rule, spec = of_clients.decide, of_clients.QUICK
-    assert np.mean([rule(errors(seed=seed), spec).verdict == "reproduced" for seed in range(30)]) > 0.9
-    for wrong in (errors(-0.5), errors(floor=0.1), errors(-1.1), errors(steps=29)):
-        assert rule(wrong, spec).verdict == "not reproduced"
-    assert rule(errors(-0.966), spec).verdict != "reproduced"
+    def verdict(**columns: Any) -> str:
+        return of_clients.decide(good.assign(**columns), of_clients.QUICK).verdict
+
+    good = of_clients.simulated(of_clients.QUICK, np.random.default_rng(0), True)
+    error, clients = good["error"], good["clients"]
+    assert verdict() == "reproduced"
+    wrongs = ({"error": error * clients**0.5}, {"error": error + 0.1}, {"error": error / clients**0.1}, {"steps": 29})
+    assert {verdict(**wrong) for wrong in wrongs} == {"not reproduced"}
+    assert verdict(error=error * clients**0.034) != "reproduced"
 
 
 # ---------------------------------------------------------------- selection
 ASKED = changed(of_selection.QUICK, sizes=[1e9, 1e10], dims=[8, 16], repeats=3)
 
 
-def selected(exponent: float, broken: int = 0) -> pd.DataFrame:
-    """Return errors if d* grows with the data by `exponent`, with 4% noise; a few runs of the last cell fail."""
-    spec, rng, parts = of_selection.QUICK, np.random.default_rng(0), []
-    for cell in of_selection.cells(spec):
-        accuracy, repeats = of_selection.choice_of(spec, cell).accuracy, np.arange(spec["repeats"])
-        relative = (cell["dim"] / (cell["data"] / 1e9) ** exponent / 50) ** 0.65
-        noise = 1 + 0.04 * rng.standard_normal(len(repeats))
-        last = cell == of_selection.cells(spec)[-1]
-        parts.append(
-            pd.DataFrame(
-                {
-                    **cell, "repeat": repeats, "accuracy": accuracy, "promised": 9.0,
-                    "eigenvalue_error": relative * noise * accuracy**0.5,
-                    "corrected": np.where(last & (repeats < broken), np.nan, 4.0),
-                }
-            )
-        )  # fmt: skip
-    return pd.concat(parts)
-
-
 def test_the_rule_of_selection():
-    decide = lambda frame: of_selection.decide(frame, of_selection.QUICK).verdict  # noqa: E731
-    assert decide(selected(6 / 13)) == decide(selected(6 / 13, broken=4)) == "reproduced"
-    assert decide(selected(6 / 13 + 0.04)) == "undecided"
-    assert decide(selected(0.6)) == decide(selected(0.3)) == decide(selected(6 / 13, broken=5)) == "not reproduced"
+    spec = of_selection.QUICK
+    good = of_selection.simulated(spec, np.random.default_rng(0), True)  # with the exponent 6/13 - 0.02
+
+    def verdict(more: float = 0.0, broken: int = 0) -> str:
+        """Return the verdict if d* grows with an exponent larger by `more`, and some runs of the last cell fail."""
+        error = good["eigenvalue_error"] * (good["data"] / 1e10) ** (-0.69 * more)
+        fails = (good["data"] == spec["sizes"][-1]) & (good["dim"] == spec["dims"][-1]) & (good["repeat"] < broken)
+        frame = good.assign(eigenvalue_error=error, corrected=good["corrected"].mask(fails))
+        return of_selection.decide(frame, spec).verdict
+
+    assert verdict() == verdict(broken=4) == "reproduced"
+    assert verdict(0.06) == "undecided"
+    assert verdict(0.16) == verdict(-0.14) == verdict(broken=5) == "not reproduced"
 
 
 def test_a_tiny_suite_of_selections_publishes_what_it_promises():
@@ -174,31 +159,22 @@ def test_the_objective_of_clients_is_the_mean_over_clients_of_their_mean_loss(
         mnist_clients.split(changed(DIGITS, least_held=700), {"repeat": 0, "concentration": 0.3}, data.train_labels)
 
 
-def digits_frame(ratio: float = 1.0, spread: float = 0.1, status: str = "OK", seed: int = 0) -> pd.DataFrame:
-    draws, rows = np.random.default_rng(seed), []
-    for repeat in range(10):
-        for concentration in (0.1, 1.0, 100.0):
-            norm = 0.25 * (ratio if concentration == 0.1 else 1.0) * np.exp(spread * draws.normal() / 2**0.5)
-            for arm in ("drift escape", "DP-SGD"):
-                rows.append(
-                    {"arm": arm, "repeat": repeat, "concentration": concentration, "gradient": norm, "status": status,
-                     "test_accuracy": 0.5}
-                )  # fmt: skip
-        rows.append({**rows[-1], "arm": "trusted server", "concentration": math.inf})
-    return pd.DataFrame(rows)
-
-
 @pytest.mark.slow
 def test_the_rule_of_digits_by_clients():
-    rule, spec = mnist_clients.decide, mnist_clients.QUICK
-    assert np.mean([rule(digits_frame(seed=seed), spec).verdict == "reproduced" for seed in range(30)]) > 0.9
-    for wrong in (1.5, 1 / 1.5):
-        assert rule(digits_frame(wrong), spec).verdict == "not reproduced"
-    at_the_margin = [rule(digits_frame(1.2, seed=seed), spec).verdict for seed in range(100)]
+    def decide(factor: float = 1.0, seed: int = 0, **columns: Any) -> Decision:
+        """Return the decision where gradients are longer by a factor, or shorter, if clients disagree most."""
+        frame = mnist_clients.simulated(spec, np.random.default_rng(seed), True).assign(**columns)
+        frame.loc[frame["concentration"] == 0.1, "gradient"] *= factor
+        return mnist_clients.decide(frame, spec)
+
+    spec = mnist_clients.QUICK
+    assert decide().verdict == "reproduced"
+    assert decide(1.5).verdict == decide(1 / 1.5).verdict == "not reproduced"
+    at_the_margin = [decide(1.2 ** (-1) ** seed, seed).verdict for seed in range(100)]
     assert at_the_margin.count("reproduced") <= 12, "one in twenty is what the rule allows"
-    assert rule(digits_frame(spread=1.0), spec).verdict == "undecided"
-    lost = rule(digits_frame(status="DATA_EXHAUSTED"), spec)
-    assert (lost.verdict, lost.reason) == ("undecided", "30 of 30 runs of drift escape ended early")
+    assert decide(gradient=lambda frame: frame["gradient"] ** 10).verdict == "undecided"
+    lost = decide(status="DATA_EXHAUSTED")
+    assert (lost.verdict, lost.reason) == ("undecided", "36 of 36 runs of drift escape ended early")
 
 
 # ---------------------------------------------------------------- sharing
@@ -259,38 +235,28 @@ def test_one_client_is_drift_escape_end_to_end():
         assert not torch.equal(other.x, shared.x), "control: the run's keys are not the client's"
 
 
-def shares(
-    exponents: dict[str, float] | None = None, success: float = 1.0, drop: float = 0.5, escapes: int = 3, seed: int = 0
-) -> pd.DataFrame:
-    """Return runs with these exponents of the accuracy, in which errors of a mean decrease as `m^-drop`."""
-    draws, rows, spec = np.random.default_rng(seed), [], sharing.QUICK
-    exponents = exponents or sharing.EXPONENTS
-    for cell in sharing.cells(spec):
-        regime, clients, margin = cell["regime"], cell["clients"], cell["kind"] == "margin"
-        at_once = spec["accuracy"] * clients ** exponents[regime]
-        used = spec["examples"][regime] * (cell["accuracy"] / at_once) ** -3
-        error = cell["multiple"] * clients ** (0.5 - drop)
-        for repeat in range(spec["margin"]["repeats"] if margin else spec["repeats"]):
-            chance = 1 / (1 + (error / 2.4) ** 10) if margin else success
-            rows.append(
-                {**cell, "repeat": repeat, "used": used * math.exp(0.02 * draws.normal()), "in_attempts": 0.1 * used,
-                 "steps": 100, "fresh": 9, "tests": 4, "escapes": escapes, "returned": draws.random() < chance,
-                 "level": 0.1, "error": 0.3, "minor": 0.01}
-            )  # fmt: skip
-    return pd.DataFrame(rows)
-
-
 @pytest.mark.slow
 def test_the_rule_of_sharing():
-    rule, spec = sharing.decide, sharing.QUICK
-    assert np.mean([rule(shares(seed=seed), spec).verdict == "reproduced" for seed in range(10)]) >= 0.9
-    swapped = {"sampling": -1 / 5, "private": -1 / 3}
-    for wrong in (shares(swapped), shares(success=0.4), shares(drop=0.0), shares(drop=1.0)):
-        assert rule(wrong, spec).verdict == "not reproduced"
-    easy = shares()
-    easy.loc[easy["multiple"] == 4.0, "returned"] = True
-    for open_ in (shares(escapes=0), shares().assign(minor=0.1), shares(success=0.8), easy):
-        assert rule(open_, spec).verdict != "reproduced"
+    def verdict(right: bool = True, **columns: Any) -> str:
+        frame = sharing.simulated(sharing.QUICK, np.random.default_rng(0), right)
+        return sharing.decide(frame.assign(**columns), sharing.QUICK).verdict
+
+    def returned(kind: str, share: float) -> Any:
+        """Return which runs return a point, if of those of a kind a share does."""
+        return lambda frame: (frame["kind"] != kind) | (frame["repeat"] < share * sharing.QUICK["repeats"])
+
+    def levels(one: float, several: float) -> Any:
+        """Return levels, if the runs of one client, and those of several, reach these whatever their error."""
+        own = lambda frame: np.where(frame["clients"] > 1, several, one)  # noqa: E731
+        return lambda frame: frame["level"].mask(frame["kind"] == "margin", own(frame))
+
+    assert verdict() == "reproduced"
+    assert verdict(right=False) == "not reproduced", "each regime has the other's exponent"
+    for wrong in ({"returned": returned("rate", 0.4)}, {"level": levels(0.5, 2.0)}, {"level": levels(2.0, 0.5)}):
+        assert verdict(**wrong) == "not reproduced"
+    easy = {"level": lambda frame: frame["level"].mask(frame["multiple"] == 4.0, 0.5)}
+    for unclear in ({"escapes": 0}, {"minor": 0.1}, {"returned": returned("rate", 0.8)}, easy):
+        assert verdict(**unclear) != "reproduced"
 
 
 @pytest.mark.slow

@@ -65,22 +65,15 @@ def test_the_parameters_are_the_theorems():
 
 
 # ---------------------------------------------------------------- slopes
-def reached(
-    exponents: dict[str, float],
-    theorem: dict[str, float] | None = None,
-    spread: float = 0.02,
-    stays: bool = True,
-) -> pd.DataFrame:
+def reached(exponents: dict[str, float], theorem: dict[str, float] | None = None, spread: float = 0.02, still=0.1):
     """Return simulated accuracies with these exponents; the theorem's alpha has its own exponents, or the same ones."""
-    draws, rows, theorem = np.random.default_rng(0), [], theorem or exponents
-    for point in slopes.points(slopes.PAPER):
-        for repeat in range(20):
-            value = point["value"] ** exponents[point["knob"]] * np.exp(spread * draws.normal())
-            rows.append({"knob": point["knob"], "value": point["value"], "noise": True, "repeat": repeat})
-            rows[-1] |= {"reached": value, "alpha": point["value"] ** theorem[point["knob"]], "saddle_level": 0.1}
-    control = {"knob": "n", "value": 6e4, "noise": False, "alpha": 0.2, "saddle_level": 0.1}
-    rows += [{**control, "repeat": r, "reached": 0.1 if stays else 0.01} for r in range(20)]
-    return pd.DataFrame(rows)
+    points = pd.DataFrame(slopes.points(slopes.PAPER))[["knob", "value"]]
+    frame = points.merge(pd.DataFrame({"repeat": range(20)}), how="cross").assign(noise=True, saddle_level=0.1)
+    scatter = np.exp(spread * np.random.default_rng(0).normal(size=len(frame)))
+    frame["reached"] = frame["value"] ** frame["knob"].map(exponents) * scatter
+    frame["alpha"] = frame["value"] ** frame["knob"].map(theorem or exponents)
+    control = frame[:20].assign(knob="n", value=6e4, noise=False, alpha=0.2, reached=still)
+    return pd.concat([frame, control], ignore_index=True)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +94,7 @@ def test_the_rule_on_slopes(change, verdict, said):
 
 def test_slopes_that_are_too_uncertain_or_runs_that_left_without_noise_are_not_reproduced():
     assert slopes.decide(reached(slopes.EXPONENTS, spread=2.0), slopes.PAPER).verdict == "undecided"
-    left = slopes.decide(reached(slopes.EXPONENTS, stays=False), slopes.PAPER)
+    left = slopes.decide(reached(slopes.EXPONENTS, still=0.01), slopes.PAPER)
     assert left.verdict == "not reproduced" and "0 of 20" in left.reason
     lost = reached(slopes.EXPONENTS)
     lost.loc[0, "reached"] = np.inf
@@ -227,14 +220,11 @@ def test_a_tiny_cell_of_fractions_runs():
 
 # ---------------------------------------------------------------- Lemma 3.2
 def largest(factor: float = 1.0, above: tuple[bool, bool] = (False, True), epsilon: float = 0.1) -> pd.DataFrame:
-    draws = np.random.default_rng(0)
-    rows = []
-    for dim, exceeds, law in ((10, above[0], 50.0), (1000, above[1], 250.0)):
-        for repeat in range(10):
-            found = law * factor + draws.normal()
-            row = {"dim": dim, "repeat": repeat, "bound": found - 1 if exceeds else found + 1, "largest": found}
-            rows.append(row | {"law": law, "share_above": 0.5 * exceeds, "epsilon_assumption_b": epsilon})
-    return pd.DataFrame(rows)
+    dims = pd.DataFrame({"dim": [10, 1000], "law": [50.0, 250.0], "exceeds": above})
+    frame = dims.merge(pd.DataFrame({"repeat": range(10)}), how="cross").assign(epsilon_assumption_b=epsilon)
+    found = frame["law"] * factor + np.random.default_rng(0).normal(size=len(frame))
+    bound = found - np.where(frame["exceeds"], 1, -1)
+    return frame.assign(largest=found, bound=bound, share_above=0.5 * frame["exceeds"])
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 import torch
 
-from dpnotes.core import Status
 from dpnotes.experiments import Context, Spec
+from dpnotes.experiments.sweeps import grid
 from dpnotes.papers.noisy_sgd.experiments import cifar10, curves, finetuning, images
 from dpnotes.papers.noisy_sgd.experiments.curves import Task
 from dpnotes.problems import text
@@ -23,18 +23,10 @@ from dpnotes.random.streams import Streams
 from dpnotes.train.norms import NORMS, ExampleNorms
 
 ALL = (*images.EXPERIMENTS, *finetuning.EXPERIMENTS)
-TINY = {
-    "data": {"name": "toy", "classes": [0, 1], "train": 40, "test": 20, "pixels": 16},
-    "epsilons": [1.0],
-    "batch_size": 10,
-    "epochs": 2,
-    "evaluate_every": 1,
-    "checkpoint_every": 1,
-    "statistics_batches": 2,
-    "norm_batches": 2,
-    "examples_at_once": 20,
-    "repeats": 1,
-}
+TINY = {"batch_size": 10, "epochs": 2, "statistics_batches": 2, "norm_batches": 2, "examples_at_once": 20} | {
+    "data": {"name": "toy", "classes": [0, 1], "train": 40, "test": 20, "pixels": 16}, "epsilons": [1.0], "repeats": 1,
+    **dict.fromkeys(("evaluate_every", "checkpoint_every"), 1),
+}  # fmt: skip
 
 
 def tiny(experiment: str, profile: str = "paper", width: int = 2, **changes) -> Spec:
@@ -61,22 +53,10 @@ def cell_of(spec: Spec, epsilon: float | None, task=toy_task, **context) -> dict
 # ---------------------------------------------------------------- the rule
 def outcome(accuracy, spec: Spec = images.CONVNET.specs["paper"], noise: float = 1e-3, repeats: int = 10):
     """Return a frame of accuracies by epsilon, with a little noise."""
-    draws = np.random.default_rng(0)
-    rows = [
-        {
-            "repeat": repeat,
-            "epsilon": epsilon,
-            "step": step,
-            "test_accuracy": accuracy(epsilon) * (step / 200) + noise * draws.normal(),
-            "finished": True,
-            "norm_bound": 2.5,
-            **dict.fromkeys(NORMS, 0.0),
-        }
-        for repeat in range(repeats)
-        for epsilon in [*spec["epsilons"], math.inf]
-        for step in (100, 200)
-    ]
-    return pd.DataFrame(rows)
+    frame = pd.DataFrame(grid(repeat=range(repeats), epsilon=[*spec["epsilons"], math.inf], step=[100, 200]))
+    scatter = noise * np.random.default_rng(0).normal(size=len(frame))
+    reached = frame["epsilon"].map(accuracy) * frame["step"] / 200 + scatter
+    return frame.assign(test_accuracy=reached, finished=True, norm_bound=2.5, **dict.fromkeys(NORMS, 0.0))
 
 
 def rising(epsilon: float) -> float:
@@ -155,12 +135,9 @@ def test_specs_say_the_rule_and_list_each_run_once():
 
 def test_seven_and_three_repeats_make_ten():
     first, more = (e.specs["paper"] for e in (images.CONVNET, images.CONVNET_MORE))
-    ours = {"first_repeat", "repeats"}
-    assert {k: v for k, v in first.parameters.items() if k not in ours} == {
-        k: v for k, v in more.parameters.items() if k not in ours
-    }
-    repeats = {cell["repeat"] for spec in (first, more) for cell in curves.cells(spec)}
-    assert repeats == set(range(10)) and len(curves.cells(first)) + len(curves.cells(more)) == 80
+    assert {**first.parameters, "first_repeat": 7, "repeats": 3} == more.parameters
+    listed = [*curves.cells(first), *curves.cells(more)]
+    assert {cell["repeat"] for cell in listed} == set(range(10)) and len(listed) == 80
 
 
 def test_the_published_network_and_settings():
@@ -382,4 +359,3 @@ def test_without_the_published_weights_it_says_so(experiment, monkeypatch: pytes
 def test_what_diverged_is_not_finished():
     columns = cell_of(tiny("convnet", step_size=1e38), None)
     assert not columns["finished"]
-    assert int(Status.DIVERGED) != int(Status.FINISHED)

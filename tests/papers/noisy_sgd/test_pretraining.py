@@ -38,17 +38,11 @@ def cell(start: str, epsilon: float | None = None, clipped: bool = False) -> dic
 # ---------------------------------------------------------------- the rule
 def outcome(lost: dict[str, float], noise: float = 1e-3) -> pd.DataFrame:
     """Return a frame in which each start loses so much at epsilon 1/8, without clipping, and nothing otherwise."""
-    draws = np.random.default_rng(0)
-    rows = []
-    for each in pretraining.cells(CPU):
-        small = each["epsilon"] == 0.125 and not each["clipped"]
-        accuracy = 0.6 - lost[each["start"]] * small + noise * draws.normal()
-        about = {"step": 1, "finished": True, "gradient_above": 0.25, "test_accuracy": accuracy}
-        epsilon = each["epsilon"] or math.inf
-        rows.append(
-            {k: each[k] for k in ("repeat", "start")} | about | {"epsilon": epsilon, "enforced": each["clipped"]}
-        )
-    return pd.DataFrame(rows)
+    frame = pd.DataFrame(pretraining.cells(CPU)).rename(columns={"clipped": "enforced"})
+    small = (frame["epsilon"] == 0.125) & ~frame["enforced"]
+    accuracy = 0.6 - frame["start"].map(lost) * small + noise * np.random.default_rng(0).normal(size=len(frame))
+    frame["epsilon"] = frame["epsilon"].fillna(math.inf).astype(float)
+    return frame.assign(step=1, finished=True, gradient_above=0.25, test_accuracy=accuracy)
 
 
 @pytest.mark.parametrize(

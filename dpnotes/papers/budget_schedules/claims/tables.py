@@ -7,8 +7,15 @@ from sympy import Integer, Rational, Sum, log, sqrt
 
 from dpnotes.papers.budget_schedules.claims.descent import best_steps, by_curvature, dynamic, uniform
 from dpnotes.papers.budget_schedules.claims.population import horizon
-from dpnotes.papers.budget_schedules.claims.rates import from_above, least_over_steps, log_steps, momentum, two_phases
+from dpnotes.papers.budget_schedules.claims.rates import (
+    from_above,
+    least_over_steps,
+    log_steps,
+    momentum,
+    two_phase_bound,
+)
 from dpnotes.papers.budget_schedules.notation import *
+from dpnotes.papers.budget_schedules.notation import symbol
 from dpnotes.theory.asymptotics import Ratio
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.rates import Rate
@@ -29,8 +36,9 @@ cited(1, "GD_Adv", "GD+Adv", "schedule O(ln(N/delta)/R_MA), bound O(D ln^3 N/(N 
 many = {horizon: (1e6, 1)}
 table_steps = log(horizon**2 * R / D) / ell
 level = D / (horizon**2 * R)  # alpha of the tables, up to a constant: M = G = 1
-table = {steps: table_steps, alpha: level, **by_curvature, kappa: 10, D: 60, R: Rational(2, 5)}
-empirical = SYMBOLS.symbol("ERUB", "excess risk bound", latex="\\mathrm{ERUB}")
+sizes = {alpha: level, **by_curvature, kappa: 10, D: 60, R: Rational(2, 5)}
+table = {steps: table_steps, **sizes}
+empirical = symbol("ERUB", "excess risk bound", latex="\\mathrm{ERUB}")
 far_out = "At T = ln(N^2 R/D)/ln(1/gamma), M = G = 1, kappa = 10, D = 60, R = 2/5, and N to infinity: "
 
 
@@ -49,10 +57,7 @@ row(
 )
 cited(1, "GD_MA_schedule", "GD+MA: schedule", "the schedule of GD+MA is O(T/R_MA)")
 cited(
-    1,
-    "GD_MA_adjusted",
-    "GD+MA (adjusted)",
-    "schedule O(T/R_MA), bound O(min(sqrt(D)/(N R_MA), D ln N/(N^2 R_MA^2)))",
+    1, "GD_MA_adjusted", "GD+MA (adjusted)", "schedule O(T/R_MA), bound O(min(sqrt(D)/(N R_MA), D ln N/(N^2 R_MA^2)))"
 )
 cited(
     1,
@@ -60,12 +65,7 @@ cited(
     "GD+Adv+BBImp",
     "schedule O(n^2 ln(n/delta)/R_MA), bound O(D^2 ln^2(1/p)/(R_MA N^{1-c})) with probability p",
 )
-cited(
-    1,
-    "Adam_MA",
-    "Adam+MA",
-    "schedule O(T/R_MA), bound O(sqrt(D) ln(N D epsilon/(1-p))/(N R_MA)) with probability p",
-)
+cited(1, "Adam_MA", "Adam+MA", "schedule O(T/R_MA), bound O(sqrt(D) ln(N D epsilon/(1-p))/(N R_MA)) with probability p")
 row("non_private", "GD, non-private", gamma**steps, level, "Theorem 4.2 without noise.")
 at("table1.static_schedule", "Table 1, GD+zCDP, static", "GD+zCDP, static: schedule")(
     Allocation(R * Sum(noise[t], (t, 1, T)), noise, t, T / R, T**2, R, (T, (1, 2, 3))),
@@ -75,11 +75,8 @@ at("table1.static_schedule", "Table 1, GD+zCDP, static", "GD+zCDP, static: sched
 row("static", "GD+zCDP, static", uniform, level * log(horizon), "eq. (9).")
 
 schedule = gamma ** (x / 2) * (gamma ** (-steps / 2) - 1) / (1 - sqrt(gamma)) / R
-growing = {
-    "where": {gamma: Rational(9, 10), R: Rational(2, 5)},
-    "subject": SYMBOLS.symbol("sigma_t^2", "noise of step t"),
-    "example": {steps: 20, x: 1},
-}
+nine_tenths, noise_of = {gamma: Rational(9, 10), R: Rational(2, 5)}, symbol("sigma_t^2", "noise of step t")
+growing = {"where": nine_tenths, "subject": noise_of, "example": {steps: 20, x: 1}}
 at("table1.dynamic_schedule", "Table 1, GD+zCDP, dynamic", "GD+zCDP, dynamic: schedule")(
     Ratio(schedule, gamma ** ((x - steps) / 2) / R, {steps: (10, 1), x: (1, 1)}, "O", **growing),
     "The schedule of Theorem 4.5; gamma = 9/10, R = 2/5, at any t, and T to infinity.",
@@ -92,7 +89,7 @@ small_error = kappa * alpha / (kappa * alpha + eta0)  # gamma^T at the T of Theo
 row(
     "momentum_static",
     "Momentum+zCDP, static, T > That",
-    gamma**steps + 2 * eta0 * alpha * steps * two_phases,
+    two_phase_bound,
     level * log(horizon),
     "Theorem 4.6 with U_3 by its two phases; beta = 1/2, eta_0 = 1/5, That = 35.",
     table_momentum,
@@ -109,8 +106,7 @@ row(
 at("table1.momentum_schedule", "Table 1, Momentum+zCDP, dynamic", "Momentum+zCDP, dynamic: schedule for t > That")(
     Ratio(schedule, gamma ** ((steps - x) / 2) / R, {steps: (10, 1), x: (1, 1)}, "O", **growing),
     "Lemma 4.4 with influences that grow like gamma^{T-t}; gamma = 9/10, R = 2/5.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "sigma_t^2 goes like 1/sqrt(q_t): the exponents should be -(T + t)/2 for t <= That and (t - T)/2 for t > "
         "That. The shape as printed is the reciprocal one, with most noise where it harms most. Lemma 4.4, which the "
         "row stands for, has it right, and the bound of the row is that of the right shape.",
@@ -127,7 +123,7 @@ row(
 )
 at("table1.momentum_indicator", "Table 1, Momentum+zCDP, dynamic", "Momentum+zCDP, dynamic, T <= That")(
     Ratio(
-        (kappa * alpha / (kappa * alpha + eta0)) ** 2,
+        small_error**2,
         level,
         many,
         "O",
@@ -140,9 +136,9 @@ at("table1.momentum_indicator", "Table 1, Momentum+zCDP, dynamic", "Momentum+zCD
     "so is Table 2, which has it from here. M = G = 1, kappa = 10, D = 60, R = 2/5, eta_0 = 1/5.",
 )
 
-log_p = SYMBOLS.symbol("ln(1/p)", "logarithm of the failure probability", domain=FROM_ONE, latex="\\ln(1/p)")
+log_p = symbol("ln(1/p)", "logarithm of the failure probability", domain=FROM_ONE, latex="\\ln(1/p)")
 sampling = 4 * G**2 / (p * mu * horizon)
-risk = SYMBOLS.symbol("TER", "true excess risk", LOSS)
+risk = symbol("TER", "true excess risk", LOSS)
 
 
 def probable(place: str, title: str, locator: str, logs: sympy.Expr, *, tilde: bool = False) -> None:
@@ -157,8 +153,7 @@ def probable(place: str, title: str, locator: str, logs: sympy.Expr, *, tilde: b
         Rate(risk, printed, terms, tilde=tilde),
         "Eq. (15) without the 1/N under its first root (see its erratum), and the excess risk of the schedule with "
         "budget R/ln(1/p), kappa left out as the paper does.",
-        (
-            Severity.CONSTANT,
+        Severity.CONSTANT(
             "Inherits the erratum of Theorem 4.11, which is where the rate is lost: because of the 1/N in eq. (15), "
             "the first term is too small by a factor sqrt(N): it should be G^2/(mu N) "
             f"sqrt({'D ln(N) ln(1/p)' if logs != 1 else 'D ln(1/p)'}/R).",
@@ -167,7 +162,7 @@ def probable(place: str, title: str, locator: str, logs: sympy.Expr, *, tilde: b
     )
 
 
-log_N = SYMBOLS.symbol("ln N", "logarithm of the number of examples", domain=FROM_ONE, latex="\\ln N")
+log_N = symbol("ln N", "logarithm of the number of examples", domain=FROM_ONE, latex="\\ln N")
 probable("eq16", "True risk of the uniform schedule", "eq. (16)", log_N, tilde=True)
 
 one, sentence = Integer(1), "Table 2, high probability, "
@@ -191,8 +186,8 @@ probable("table2.probability_dynamic", "GD+zCDP, dynamic", sentence + "GD+zCDP, 
 probable("table2.probability_momentum_static", "Momentum, static, T > That", sentence + "momentum, static", log_N)
 probable("table2.probability_momentum_dynamic", "Momentum, dynamic", sentence + "momentum, dynamic", one)
 
-log_T = SYMBOLS.symbol("ln(N^2 R/D)", "number of steps up to constants", domain=FROM_ONE, latex="\\ln(N^2 R/D)")
-bare_risk = SYMBOLS.symbol("TER", "true excess risk, M = G = 1")
+log_T = symbol("ln(N^2 R/D)", "number of steps up to constants", domain=FROM_ONE, latex="\\ln(N^2 R/D)")
+bare_risk = symbol("TER", "true excess risk, M = G = 1")
 
 
 def stable(place: str, title: str, logs: sympy.Expr) -> None:
@@ -201,8 +196,7 @@ def stable(place: str, title: str, logs: sympy.Expr) -> None:
     at(f"table2.stability_{place}", f"Table 2, uniform stability, {title}", title)(
         Rate(bare_risk, terms["empirical risk"], terms),
         "TER <= EER + G^2 eta T/N with eta = 1/M, T of the order ln(N^2 R/D), M = G = 1.",
-        (
-            Severity.CONSTANT,
+        Severity.CONSTANT(
             "Inherits the term that Section 4.4 drops below Theorem 4.14 (sec4.4.dropped), which is where the rate is "
             "lost: ln(N^2 R/D)/N must be added; it is not constant, and it dominates for large N.",
             D * logs / (horizon**2 * R) + log_T / horizon,
@@ -216,13 +210,6 @@ stable("dynamic", "GD+zCDP, dynamic", one)
 stable("momentum_static", "Momentum, static, T > That", log_N)
 stable("momentum_dynamic", "Momentum, dynamic", one)
 at("table2.T", "Table 2", "Number of steps in all rows of this paper")(
-    Ratio(
-        log(1 + ell / alpha) / ell,
-        log(horizon**2 * R / D),
-        many,
-        "O",
-        where={alpha: level, **by_curvature, kappa: 10, D: 60, R: Rational(2, 5)},
-        subject=best_steps,
-    ),
+    Ratio(log(1 + ell / alpha) / ell, log(horizon**2 * R / D), many, "O", where=sizes, subject=best_steps),
     "The T of eq. (24); M = G = 1, kappa = 10, D = 60, R = 2/5, and N to infinity.",
 )

@@ -45,6 +45,7 @@ RULE = (
     "known (post hoc), since the paper states the scale."
 )
 STATED_NORM = 10.0  # Section 5, Setup
+LEVEL = 0.05  # of the tests of a reading, and of all
 PARAMETERS = {
     "decision_rule": RULE, "seed": "influence, second", "num_examples": 1000, "num_components": 60, "num_hidden": 1000,
     "activation": "tanh", "clip": 4.0, "step_size": 0.1, "epsilon": 4.0, "delta": 1e-8,
@@ -131,7 +132,7 @@ def _mnist() -> Dataset:
 
 
 @tabulated
-def summary(frame: pd.DataFrame, level: float = 0.05, num_bootstrap: int = 1000) -> Rows:
+def summary(frame: pd.DataFrame) -> Rows:
     """One row a reading, with its verdict by the rule.
 
     Columns: the reading; influence at the first and last probed step; the least of the mean influences in standard
@@ -143,14 +144,14 @@ def summary(frame: pd.DataFrame, level: float = 0.05, num_bootstrap: int = 1000)
 
     generator = np.random.default_rng(0)
     readings, tests, freedom = frame.groupby(READING), frame.groupby([*READING, "step"]), frame["repeat"].nunique() - 1
-    below = -float(stats.t.isf(level / tests.ngroups, freedom))
+    below = -float(stats.t.isf(LEVEL / tests.ngroups, freedom))
     for reading, part in readings:
         table = part.pivot(index="repeat", columns="step", values="influence")
         steps, mean, error = table.columns.to_numpy(dtype=np.float64), table.mean().to_numpy(), table.sem().to_numpy()
         row = {**dict(zip(READING, reading, strict=True)), "first": mean[0], "last": mean[-1]}
         row |= {"lowest_z": (mean / error).min(), "below": below}
-        row["above"] = float(stats.t.isf(level / len(steps), freedom))
-        resampled = table.to_numpy()[generator.integers(len(table), size=(num_bootstrap, len(table)))].mean(1)
+        row["above"] = float(stats.t.isf(LEVEL / len(steps), freedom))
+        resampled = table.to_numpy()[generator.integers(len(table), size=(1000, len(table)))].mean(1)
         slopes, fits = _exponentials(steps, np.vstack([mean, resampled]))
         straight = _lines(steps, np.vstack([mean, resampled]))[1]
         row |= {"slope": slopes[0], "r_squared": fits[0], "r_squared_linear": straight[0]}

@@ -142,10 +142,10 @@ def _picked(part: pd.DataFrame, choice: str) -> pd.DataFrame:
     return reporting[reporting["num_steps"] == num_steps]
 
 
-def slopes(frame: pd.DataFrame, metric: str = "train_loss") -> np.ndarray:
+def slopes(frame: pd.DataFrame) -> np.ndarray:
     """Of every repeat the least-squares slope against ln N of uniform less exponential, at the chosen steps."""
     used = frame[(frame["stage"] == "main") & frame["chosen"]]
-    table = used.pivot(index=["num_examples", "repeat"], columns="schedule", values=metric)
+    table = used.pivot(index=["num_examples", "repeat"], columns="schedule", values="train_loss")
     gain = (table["uniform"] - table["exponential"]).unstack("num_examples")
     log_size = np.log(gain.columns.to_numpy(dtype=np.float64))
     centred = log_size - log_size.mean()

@@ -4,7 +4,7 @@ from sympy import Rational, log, sqrt
 
 from dpnotes.papers.drift_escape.calculators import PARAMETERS, RATE, REPEATS
 from dpnotes.papers.drift_escape.claims.descent import by_error, effective_steps
-from dpnotes.papers.drift_escape.claims.escape import by_iota, by_radius, by_steps, one_fifth, one_third
+from dpnotes.papers.drift_escape.claims.escape import by_iota, by_radius, by_steps, one_fifth, one_third, worst
 from dpnotes.papers.drift_escape.claims.oracle import (
     PROOF_OF_RATES,
     mixed_error,
@@ -22,16 +22,9 @@ from dpnotes.theory.statements import Identity
 
 at, CLAIMS = PAPER.section()
 
+errors = sampling_error(n) + private_error(n * epsilon) + mixed_error(n, n * epsilon)
 at.own("rate", "Rate of the adaptive oracle, with constants and logarithms")(
-    Rate(
-        alpha,
-        sampling_error(n) + private_error(n * epsilon) + mixed_error(n, n * epsilon),
-        {"alpha": alpha},
-        tuned,
-        rate_terms(logs=ell),
-        small_errors(*single),
-        logs=(ell,),
-    ),
+    Rate(alpha, errors, {"alpha": alpha}, tuned, rate_terms(logs=ell), small_errors(*single), logs=(ell,)),
     "The terms of Theorem 2 with the logarithms of (4), Lemma 7 and (72), each written as ell.",
     calculation=RATE,
     premises=PROOF_OF_RATES,
@@ -55,28 +48,18 @@ at.own("loss", "Error where the two printed terms are equal")(
 )
 
 share = sqrt(d) / (n * epsilon)
-unit_step = rate_terms(step=1 / M)
-plain = {"privacy error small": sqrt(d) / (n * epsilon)}
+errors, plain = sampling + share ** Rational(3, 7) + (share**2 / n) ** Rational(1, 8), {"privacy error small": share}
 at.own("step_one_over_M", "Rate with step size 1/M and the same oracle")(
-    Rate(
-        alpha,
-        sampling + share ** Rational(3, 7) + (share**2 / n) ** Rational(1, 8),
-        {"alpha": alpha},
-        tuned,
-        unit_step,
-        plain,
-        normalised=ones,
-    ),
+    Rate(alpha, errors, {"alpha": alpha}, tuned, rate_terms(step=1 / M), plain, normalised=ones),
     "The terms of Theorem 2 with eta <= 1/M in place of (4). The exponent 3/7 of prior work comes from the step size "
     "alone; a third term appears here as well.",
     premises=PROOF_OF_RATES,
 )
 
 saddles = {**rate_terms(), "fresh gradients at saddles": b1 * U * sqrt(rho) / (alpha ** Rational(3, 2) * n)}
+errors = n ** Rational(-2, 7) + share ** Rational(2, 5)
 at.own("restarts", "Rate with a fresh gradient at each saddle")(
-    Rate(
-        alpha, n ** Rational(-2, 7) + share ** Rational(2, 5), {"alpha": alpha}, tuned, saddles, plain, normalised=ones
-    ),
+    Rate(alpha, errors, {"alpha": alpha}, tuned, saddles, plain, normalised=ones),
     "The terms of Theorem 2, and U sqrt(rho)/alpha^(3/2) more fresh gradients, one at each saddle.",
     premises=PROOF_OF_RATES,
 )
@@ -92,39 +75,27 @@ at.own("repeats", "Attempts that are needed")(
     "(3/4)^Q = omega_0 at Q = log(1/omega_0)/log(4/3), for either base.",
     calculation=REPEATS,
 )
+noise_sum, step = eta * M * sqrt(iota / (s * eta * sqrt(rho * alpha))) * iota, sqrt(rho * alpha) / (M**2 * iota**3)
 at.own("parameters.eta", "Step size, repaired")(
-    Crossover(
-        eta * M * sqrt(iota / (s * eta * sqrt(rho * alpha))) * iota,
-        1 / sqrt(s),
-        eta,
-        sqrt(rho * alpha) / (M**2 * iota**3),
-    ),
+    Crossover(noise_sum, 1 / sqrt(s), eta, step),
     "The eta at which eta M sqrt(T_esc) iota = 1/sqrt(s).",
 )
+power = sqrt(C) * s ** Rational(3, 2) * mu ** Rational(5, 2)
 at.own("parameters.mu", "Third entry of mu, repaired")(
-    Crossover(
-        sqrt(C) * s ** Rational(3, 2) * mu ** Rational(5, 2),
-        C * sqrt(2 * ell),
-        mu,
-        (2 * C * ell) ** one_fifth / s ** Rational(3, 5),
-    ),
+    Crossover(power, C * sqrt(2 * ell), mu, (2 * C * ell) ** one_fifth / s ** Rational(3, 5)),
     "The mu at which both members of chi = max{sqrt(C) s^(3/2) mu^(5/2), C sqrt(2 log(4T/omega))} psi are equal; ell "
     "stands for log(4T/omega).",
 )
 
-worst = 40 * sqrt(2) * radius * (rho * alpha) ** Rational(1, 4) / (sqrt(eta) * r)
-repaired = {eta: sqrt(rho * alpha) / (M**2 * iota**3)}
+repaired = {eta: step}
 at.own("parameters.doubling", "Second entry of mu, repaired")(
     Identity(2**mu, 40 * sqrt(2) * M * sqrt(alpha / rho) / r, worst, where={**repaired, **by_radius}),
     "The growth 2^mu that (46), corrected, asks for: with the repaired step size all powers of iota cancel.",
 )
+a_step = radius**2 / (8 * eta * escape_steps) / escape_steps
+by_all = {**by_steps, **by_radius, **by_error, **by_iota}
 at.own("parameters.steps", "Number of effective steps, repaired")(
-    Identity(
-        effective_steps,
-        U * s**3 * mu**5 / (2 * chi**2 * eta),
-        U / (radius**2 / (8 * eta * escape_steps) / escape_steps),
-        where={**by_steps, **by_radius, **by_error, **by_iota},
-    ),
+    Identity(effective_steps, U * s**3 * mu**5 / (2 * chi**2 * eta), U / a_step, where=by_all),
     "The whole decrease U over half of S^2/(4 eta T_esc) a T_esc.",
     calculation=PARAMETERS,
 )

@@ -1,6 +1,5 @@
 """The value of m clients: the error of their mean, with and without disagreement, along a path of drift escape."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,7 +86,10 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
         runs = len(chosen)
         names = [f"{cell['noise']}/{cell['tilted']}/{count}/{r}" for r in chosen]
         streams = Streams.of(spec["seed"], names, context.device)
-        samples_of = partial(_samples, data, apart, runs)
+
+        def samples_of(members: range) -> TiltedSamples:
+            return TiltedSamples(VirtualSamples(data, 10**15), apart[members.start : members.stop].repeat(runs, 1))
+
         oracle = clients_of([choice] * runs, samples_of, blocks, context.device)
         method = method_of([choice.escape] * runs)
         start = torch.linspace(0.3, 1.2, dim, dtype=torch.float64, device=context.device).expand(runs, dim)
@@ -103,10 +105,6 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
 
     columns = context.in_chunks(run, spec["repeats"], 8 * 30 * dim * count)
     return {**cell, "repeat": np.arange(spec["repeats"]), **columns}
-
-
-def _samples(data: VirtualData, apart: Tensor, runs: int, members: range) -> TiltedSamples:
-    return TiltedSamples(VirtualSamples(data, 10**15), apart[members.start : members.stop].repeat(runs, 1))
 
 
 def exponents(frame: pd.DataFrame) -> dict[str, Any]:

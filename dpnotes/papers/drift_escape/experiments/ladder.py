@@ -6,12 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpnotes.core import Constant
 from dpnotes.oracles.fresh import FreshGradient
-from dpnotes.problems.landscapes import Saddle, check_points
 from dpnotes.problems.separable import Linear, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.util import validate
 
 _LOG_FACTOR = 0.5  # of the length of an attempt
 _RADIUS = 0.3  # over sqrt(alpha / rho)
@@ -20,90 +17,73 @@ DEPTH = 8.0  # how far below sqrt(rho alpha) the ladder's curvatures go
 
 
 @dataclass(frozen=True, eq=False)
-class Ladder:
-    """`F(x) = sum_k lam_k^3 cos(x_k / lam_k)`: bounded, and on top of it a hill of each curvature `lam_k`.
+class Rungs:
+    """The profiles `lam_k^3 cos(x_k / lam_k)` of as many coordinates: on top a hill of each curvature `lam_k`.
 
     A slope in coordinate k is at most `lam_k^2`. So noise at the level psi hides the hills whose squared curvature is
-    below psi and no others, which makes F alike at all levels of noise. The Hessian's Lipschitz constant is 1, whatever
-    the curvatures; the smoothness is the largest of them.
+    below psi and no others, which makes their sum alike at all levels of noise. Whatever the curvatures, the Hessian's
+    Lipschitz constant is 1; the other constants are those of the largest.
 
     Args:
       curvatures: `(dim,)` float64, above 0.
-
-    Example:
-      >>> ladder = Ladder.down_to(0.1)
-      >>> ladder.dim, ladder.curvatures[:3]
-      (15, tensor([1.0000, 0.8409, 0.7071], dtype=torch.float64))
-      >>> origin = torch.zeros(ladder.dim, dtype=torch.float64)
-      >>> ladder.smallest_eigenvalue(origin), ladder.smallest_eigenvalue(math.pi * ladder.curvatures)
-      (tensor(-1., dtype=torch.float64), tensor(0.0884, dtype=torch.float64))
     """
 
     curvatures: Tensor
-
-    @staticmethod
-    def down_to(curvature: float) -> "Ladder":
-        """Curvatures from 1 in steps of a factor `2^(-1/4)` to the first one that is at most `curvature`, < 1."""
-        validate.between(0, 1, curvature=curvature)
-        rungs = math.ceil(-4 * math.log2(curvature)) + 1
-        return Ladder(2.0 ** (-torch.arange(rungs, dtype=torch.float64) / 4))
+    hessian_lipschitz = 1.0
 
     @property
-    def dim(self) -> int:
-        """Number of coordinates."""
-        return len(self.curvatures)
+    def smoothness(self) -> float:
+        """The largest curvature."""
+        return float(self.curvatures.max())
 
     @property
-    def constants(self) -> dict[str, Constant]:
-        """Global, all attained."""
-        height = float((self.curvatures**3).sum())
-        found = {
-            "smoothness": float(self.curvatures.max()), "hessian_lipschitz": 1.0, "minimum": -height, "maximum": height,
-            "lipschitz": float(torch.linalg.vector_norm(self.curvatures**2)),
-        }  # fmt: skip
-        return {name: Constant(value, "proved", "a sum of cosines") for name, value in found.items()}
-
-    def constants_within(self, radius: float) -> dict[str, Constant]:
-        """The global ones."""
-        validate.positive(radius=radius)
-        return self.constants
+    def lipschitz(self) -> float:
+        """The largest slope."""
+        return self.smoothness**2
 
     @property
-    def saddle(self) -> Saddle:
-        """The top of all hills."""
-        gamma, index = self.curvatures.max(0)
-        origin = torch.zeros_like(self.curvatures)
-        return Saddle(origin, origin.index_fill(0, index, 1.0), float(gamma))
+    def minimum(self) -> float:
+        """The lowest valley."""
+        return -self.maximum
 
-    def value(self, x: Tensor) -> Tensor:
-        """`F(x)`, `(...)`."""
-        check_points(x, self.dim)
-        return (self.curvatures**3 * torch.cos(x / self.curvatures)).sum(-1)
+    @property
+    def maximum(self) -> float:
+        """The highest top."""
+        return self.smoothness**3
 
-    def gradient(self, x: Tensor) -> Tensor:
-        """`(..., dim)`."""
-        check_points(x, self.dim)
-        return -(self.curvatures**2) * torch.sin(x / self.curvatures)
+    def value(self, t: Tensor) -> Tensor:
+        """The values, `(..., dim)`."""
+        return self.curvatures**3 * torch.cos(t / self.curvatures)
 
-    def hessian(self, x: Tensor) -> Tensor:
-        """Dense, `(..., dim, dim)`."""
-        return torch.diag_embed(self._diagonal(x))
+    def first(self, t: Tensor) -> Tensor:
+        """The first derivatives, `(..., dim)`."""
+        return -(self.curvatures**2) * torch.sin(t / self.curvatures)
 
-    def hessian_vector(self, x: Tensor, v: Tensor) -> Tensor:
-        """Hessian times `v`, `(..., dim)`."""
-        return self._diagonal(x) * v
+    def second(self, t: Tensor) -> Tensor:
+        """The second derivatives, `(..., dim)`."""
+        return -self.curvatures * torch.cos(t / self.curvatures)
 
-    def smallest_eigenvalue(self, x: Tensor) -> Tensor:
-        """`(...)`."""
-        return self._diagonal(x).amin(-1)
 
-    def _diagonal(self, x: Tensor) -> Tensor:
-        check_points(x, self.dim)
-        return -self.curvatures * torch.cos(x / self.curvatures)
+def landscape(curvatures: Tensor) -> Separable:
+    """The sum of `Rungs`: bounded, and its Hessian has the Lipschitz constant 1.
 
-    def to(self, device: str) -> "Ladder":
-        """The same on another device."""
-        return Ladder(self.curvatures.to(device))
+    Example:
+      >>> curvatures = rungs_down_to(0.1)
+      >>> ladder, origin = landscape(curvatures), torch.zeros_like(curvatures)
+      >>> ladder.smallest_eigenvalue(origin), ladder.smallest_eigenvalue(math.pi * curvatures)
+      (tensor(-1., dtype=torch.float64), tensor(0.0884, dtype=torch.float64))
+    """
+    return Separable([(Rungs(curvatures), len(curvatures))])
+
+
+def rungs_down_to(curvature: float) -> Tensor:
+    """Curvatures from 1 in steps of a factor `2^(-1/4)` to the first one that is at most `curvature`, below 1.
+
+    Example:
+      >>> len(rungs_down_to(0.1)), rungs_down_to(0.1)[:3]
+      (15, tensor([1.0000, 0.8409, 0.7071], dtype=torch.float64))
+    """
+    return 2.0 ** (-torch.arange(math.ceil(-4 * math.log2(curvature)) + 1, dtype=torch.float64) / 4)
 
 
 @dataclass(frozen=True)
@@ -182,7 +162,7 @@ class LadderParameters:
         return math.exp(float(brentq(beyond, *ends)))  # type: ignore[arg-type]
 
     def oracle(
-        self, ladder: Ladder, runs: int, num_steps: int, device: str, features: Separable | None = None
+        self, curvatures: Tensor, runs: int, num_steps: int, device: str, features: Separable | None = None
     ) -> FreshGradient:
         """Gradients with fresh noise: Gaussian of level `psi / sqrt2`, and that of a batch of at most the same level.
 
@@ -191,9 +171,9 @@ class LadderParameters:
         """
         features = features or Separable([(Sine(self.dim**-0.5), self.dim)])
         # The longest gradient: F's, and z is hardly ever longer than 6 sqrt(dim).
-        bound = ladder.constants["lipschitz"].value + 6.0
+        bound = float(torch.linalg.vector_norm(curvatures**2)) + 6.0
         std = torch.full((runs,), self.privacy_std, dtype=torch.float64, device=device)
-        data = VirtualData(ladder.to(device), features)
+        data = VirtualData(landscape(curvatures.to(device)), features)
         return FreshGradient(data, math.ceil(2 / self.psi**2), std, bound, num_steps)
 
 

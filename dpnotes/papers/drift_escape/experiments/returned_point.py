@@ -1,8 +1,9 @@
 """Theorem 1: what Algorithm 1 returns under fresh noise of a level psi, how often it escapes, and how often it errs."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,8 @@ from dpnotes.measure.stationarity import sosp_level
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import drive
-from dpnotes.papers.drift_escape.experiments.ladder import DEPTH, Ladder, LadderParameters, quiet_first
+from dpnotes.papers.drift_escape.experiments import ladder
+from dpnotes.papers.drift_escape.experiments.ladder import LadderParameters
 from dpnotes.random.streams import Streams
 
 RULE = (
@@ -104,12 +106,12 @@ def _runs(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Algorithm 1 until it returns, from the top of all hills, or of one: at a stop its curvature is just too much."""
     if cell["kind"] == "level":
         same = [psi for step, values in spec["psi"].items() if step == cell["step"] for psi in values]
-        ladder = Ladder.down_to(LadderParameters(min(same), 1, 1.0).alpha ** 0.5 / DEPTH)
-        begin = torch.zeros(ladder.dim, dtype=torch.float64)
+        curvatures = ladder.rungs_down_to(LadderParameters(min(same), 1, 1.0).alpha ** 0.5 / ladder.DEPTH)
+        begin = torch.zeros_like(curvatures)
     else:
         squared = cell["hill"] ** 2 * cell["psi"] or LadderParameters(cell["psi"], 1, 1.0).alpha
-        ladder, begin = single_hill(cell["dim"], squared**0.5)
-    found, length = parameters(spec, cell, ladder.dim)
+        curvatures, begin = single_hill(cell["dim"], squared**0.5)
+    found, length = parameters(spec, cell, len(begin))
     # The last iterate is what is printed; the tested point is in the state all the same.
     method = DriftEscape(
         found.step_size, found.threshold, length, found.radius, cell["Q"], "go on", return_tested=False
@@ -120,14 +122,14 @@ def _runs(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
 
     def run(chosen: range) -> dict[str, Tensor]:
         streams = Streams.of(spec["seed"], [f"{about}/{r}" for r in chosen], context.device)
-        oracle = found.oracle(ladder, len(chosen), most, context.device)
+        oracle = found.oracle(curvatures, len(chosen), most, context.device)
         x = begin.to(context.device).repeat(len(chosen), 1)
         end = drive(method, oracle, method.init(x, oracle), streams, most)
-        landscape = ladder.to(context.device)
+        land = ladder.landscape(curvatures.to(context.device))
 
         def judged(points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            norms = torch.linalg.vector_norm(landscape.gradient(points), dim=1)
-            least = landscape.smallest_eigenvalue(points)
+            norms = torch.linalg.vector_norm(land.gradient(points), dim=1)
+            least = land.smallest_eigenvalue(points)
             return sosp_level(norms, least, 1.0), norms, least.clamp_max(0).square()
 
         level, gradient, curvature = judged(end.anchor)
@@ -140,8 +142,8 @@ def _runs(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
             columns |= {"gradient": gradient, "curvature": curvature, "last": judged(end.x)[0]}
         return columns
 
-    columns = context.in_chunks(run, repeats, 8 * 40 * ladder.dim)
-    settings = {"num_coordinates": float(ladder.dim), "step_size": found.step_size}
+    columns = context.in_chunks(run, repeats, 8 * 40 * len(begin))
+    settings = {"num_coordinates": float(len(begin)), "step_size": found.step_size}
     return {"repeat": np.arange(repeats), **settings, **columns}
 
 
@@ -161,52 +163,57 @@ def hill(alpha: float, tilt: float) -> tuple[float, float]:
     return curvature, curvature * math.acos(min(1.0, 1 / a))
 
 
-def single_hill(dim: int, curvature: float, place: float = 0.0) -> tuple[Ladder, Tensor]:
-    """A hill of this curvature in the first coordinate and wells of curvature 1 in the others, and the point on it.
+def single_hill(dim: int, curvature: float, place: float = 0.0) -> tuple[Tensor, Tensor]:
+    """The curvatures of a hill in the first coordinate and of wells, all 1, in the others; and the point on the hill.
 
     Example:
-      >>> ladder, point = single_hill(3, 0.1)
-      >>> float(ladder.gradient(point).norm()) < 1e-12, round(float(ladder.smallest_eigenvalue(point)), 12)
+      >>> curvatures, point = single_hill(3, 0.1)
+      >>> land = ladder.landscape(curvatures)
+      >>> float(land.gradient(point).norm()) < 1e-12, round(float(land.smallest_eigenvalue(point)), 12)
       (True, -0.1)
     """
     curvatures = torch.ones(dim, dtype=torch.float64)
     curvatures[0] = curvature
     point = math.pi * curvatures
     point[0] = place
-    return Ladder(curvatures), point
+    return curvatures, point
 
 
 @joined
 def _attempts(spec: Spec, cell: Cell, context: Context) -> Rows:
+    """Single attempts from the side of one hill, at every tilt."""
+    for tilt in spec["tilts"]:
+        yield {"repeat": np.arange(spec["repeats_of_attempts"]), "tilt": tilt, **_at(tilt, spec, cell, context)}
+
+
+def _at(tilt: float, spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     """Single attempts, in coupled pairs (Definition 4), from the side of one hill, all else at its minimum.
 
     F is even, so the coupled path, with the noise along the hill reversed, is the mirror image of the one that starts
     at the mirror image with the same noise. Data noise has no part along the hill: it is shared.
     """
     found, length = parameters(spec, cell, cell["dim"])
-    for tilt in spec["tilts"]:
-        ladder, begin = single_hill(cell["dim"], *hill(found.alpha, tilt))
-        both = begin.repeat(2, 1)
-        both[1, 0] *= -1
+    curvatures, begin = single_hill(cell["dim"], *hill(found.alpha, tilt))
+    both = begin.repeat(2, 1)
+    both[1, 0] *= -1
 
-        def run(chosen: range, tilt: float = tilt, ladder: Ladder = ladder, both: Tensor = both) -> dict[str, Tensor]:
-            names = [f"attempt/{cell['step']}/{cell['psi']:g}/{cell['dim']}/{tilt:g}/{r}" for r in chosen]
-            streams = Streams.of(spec["seed"], names * 2, context.device)  # the same noise on either side
-            start = both.to(context.device).repeat_interleave(len(names), 0)
-            oracle = found.oracle(ladder, len(start), length, context.device, quiet_first(cell["dim"]))
-            farthest = torch.zeros_like(start[:, 0])
+    def run(chosen: range) -> dict[str, Tensor]:
+        names = [f"attempt/{cell['step']}/{cell['psi']:g}/{cell['dim']}/{tilt:g}/{r}" for r in chosen]
+        streams = Streams.of(spec["seed"], names * 2, context.device)  # the same noise on either side
+        start = both.to(context.device).repeat_interleave(len(names), 0)
+        oracle = found.oracle(curvatures, len(start), length, context.device, ladder.quiet_first(cell["dim"]))
+        farthest = torch.zeros_like(start[:, 0])
 
-            def observe(going: Tensor, state: Any, estimate: Estimate) -> None:
-                moved = torch.linalg.vector_norm(state.x - start[going], dim=1)
-                farthest[going] = torch.maximum(farthest[going], moved)
+        def observe(going: Tensor, state: Any, estimate: Estimate) -> None:
+            moved = torch.linalg.vector_norm(state.x - start[going], dim=1)
+            farthest[going] = torch.maximum(farthest[going], moved)
 
-            method = Descent(found.step_size)
-            drive(method, oracle, method.init(start, oracle), streams, length, observe=observe)
-            one, other = (farthest >= found.radius).view(2, -1)
-            return {"escaped": one, "coupled": one | other}
+        method = Descent(found.step_size)
+        drive(method, oracle, method.init(start, oracle), streams, length, observe=observe)
+        one, other = (farthest >= found.radius).view(2, -1)
+        return {"escaped": one, "coupled": one | other}
 
-        columns = context.in_chunks(run, spec["repeats_of_attempts"], 2 * 8 * 40 * cell["dim"])
-        yield {"repeat": np.arange(spec["repeats_of_attempts"]), "tilt": tilt, **columns}
+    return context.in_chunks(run, spec["repeats_of_attempts"], 2 * 8 * 40 * cell["dim"])
 
 
 @tabulated
@@ -227,33 +234,40 @@ def slopes(frame: pd.DataFrame) -> Rows:
             yield {**row, "half_width": fit.half_width, "over_psi": over_psi, "with_logarithms": with_logarithms}
 
 
+def stays(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Each step size with the share of runs that stay, by psi and hill."""
+    for step, part in frame[frame["kind"] == "hill"].groupby("step", sort=False):
+        yield str(step), part.groupby(["psi", "hill"])["curvature_binds"].mean().unstack()
+
+
 @tabulated
 def hills(frame: pd.DataFrame, spec: Spec) -> Rows:
     """One row a step size and psi: the squared curvature at which half the runs stay, over psi, and the theory's.
 
     `least` and `most` are how many stay on the first and on the last hill.
     """
-    for (step, psi), part in frame[frame["kind"] == "hill"].groupby(["step", "psi"], sort=False):
-        found, _ = parameters(spec, {"psi": psi, "step": step, "shorter": 1.0}, spec["dim_of_hills"])
-        shares = part.groupby("hill")["curvature_binds"].mean()
-        half = np.exp(half_way(shares.index.to_numpy(), shares.to_numpy()))
-        predicted = found.largest_curvature(spec["attempts"], 0.5) ** 2 / psi
-        yield {"step": step, "psi": psi, "curvature": float(half) ** 2, "linear_theory": predicted,
-             "alpha": found.alpha / psi, "least": float(shares.iloc[0]), "most": float(shares.iloc[-1])}  # fmt: skip
+    for step, shares in stays(frame):
+        psi = shares.index.to_numpy()
+        each = [parameters(spec, {"psi": x, "step": step, "shorter": 1.0}, spec["dim_of_hills"])[0] for x in psi]
+        half = np.exp(half_way(shares.columns.to_numpy(), shares.to_numpy()))
+        predicted = np.array([found.largest_curvature(spec["attempts"], 0.5) for found in each])
+        yield {
+            "step": step, "psi": psi, "curvature": half**2, "linear_theory": predicted**2 / psi,
+            "alpha": np.array([found.alpha for found in each]) / psi, "least": shares.iloc[:, 0].to_numpy(),
+            "most": shares.iloc[:, -1].to_numpy(),
+        }  # fmt: skip
 
 
 @tabulated
 def slopes_of_hills(frame: pd.DataFrame, spec: Spec) -> Rows:
     """One row a step size: the slope of ln lambda_half^2 against ln psi, its interval, and the linear theory's."""
-    table = hills(frame, spec)
-    for step, part in table.groupby("step", sort=False):
-        runs = frame[(frame["kind"] == "hill") & (frame["step"] == step)]
-        shares = runs.groupby(["psi", "hill"])["curvature_binds"].mean().unstack()
-        psi, repeats = shares.index.to_numpy(), spec["repeats_of_hills"]
+    table, repeats = hills(frame, spec), spec["repeats_of_hills"]
+    for step, shares in stays(frame):
+        psi = shares.index.to_numpy()
         drawn = np.random.default_rng(0).binomial(repeats, shares.to_numpy(), (_BOOTSTRAP, *shares.shape)) / repeats
         halves = half_way(shares.columns.to_numpy(), np.concatenate([shares.to_numpy()[None], drawn]))
         fit = Slope.of(psi, 2 * halves + np.log(psi))
-        predicted = np.log(part.set_index("psi").loc[psi, "linear_theory"].to_numpy() * psi)
+        predicted = np.log(table.loc[table["step"] == step, "linear_theory"].to_numpy() * psi)
         row = {"step": step, "slope": fit.slope, "low": fit.low, "high": fit.high, "half_width": fit.half_width}
         yield {**row, "linear_theory": Slope.of(psi, [predicted] * 2).slope}
 
@@ -287,16 +301,15 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     good = bool((narrow & kept).all() and (narrow_hills & near).all())
     good &= bool((table["least"] >= 0.9).all() and (table["most"] <= 0.1).all())
 
-    def verdict(step: str) -> Literal["reproduced", "not reproduced", "undecided"]:
+    def decided(step: str, facts: str = "") -> Decision:
         """With (3) asked of attempts with this step."""
         found = left[left["step"] == step]
-        if bad or found["escaped_high"].min() < 0.25 or found["coupled_high"].min() < 0.5:
-            return "not reproduced"
-        leaves = found["escaped_low"].min() > 0.25 and found["coupled_low"].min() > 0.5
-        return "reproduced" if good and leaves else "undecided"
+        stay = found["escaped_high"].min() < 0.25 or found["coupled_high"].min() < 0.5
+        leave = found["escaped_low"].min() > 0.25 and found["coupled_low"].min() > 0.5
+        return Decision.by(facts, failed=bad or stay, passed=good and leave)
 
     facts = _facts(frame, fits, of_hills, left, full)
-    return Decision(verdict("theorem"), f"{facts}; by the rule before: {verdict('1/M')}")
+    return decided("theorem", f"{facts}; by the rule before: {decided('1/M').verdict}")
 
 
 def _facts(

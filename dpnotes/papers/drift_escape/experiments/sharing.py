@@ -21,7 +21,7 @@ from dpnotes.papers.drift_escape.distributed import distributed_drift_escape, pr
 from dpnotes.problems.separable import LogCosh, Separable, Sine, Suprema
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
-from dpnotes.util import validate
+from dpnotes.util.validate import Positive, checked
 
 RULE = (
     "Clients have the parameters of `drift_escape.distributed.practical` for a ladder of accuracies alpha, and runs "
@@ -67,6 +67,7 @@ PARAMETERS: dict[str, Any] = {
 QUICK, PAPER = profiles("drift_escape.sharing", PARAMETERS)
 
 
+@checked
 @dataclass(frozen=True)
 class Roof:
     """`(slope / frequency) asin(cos(frequency t) / sqrt(1 + r^2))`: ridges and valleys that even slopes join.
@@ -86,12 +87,9 @@ class Roof:
       ([0.0, 0.1, 0.0], [-0.5, -0.0, 0.5])
     """
 
-    slope: float
-    frequency: float
-    curvature: float
-
-    def __post_init__(self) -> None:
-        validate.positive(slope=self.slope, frequency=self.frequency, curvature=self.curvature)
+    slope: Positive
+    frequency: Positive
+    curvature: Positive
 
     @property
     def rounding(self) -> float:

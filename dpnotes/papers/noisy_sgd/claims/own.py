@@ -18,7 +18,7 @@ from dpnotes.papers.noisy_sgd.claims.privacy import (
     window,
 )
 from dpnotes.papers.noisy_sgd.notation import *
-from dpnotes.papers.noisy_sgd.notation import SCALES
+from dpnotes.papers.noisy_sgd.notation import SCALES, symbol
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Rate
@@ -51,8 +51,7 @@ at("lemmaC.2.noise", "Lemma C.2", "Noise for escaping without Assumption B")(
 at("appC.iterations", "Appendix C, with Theorem 3.4", "Number of iterations without Assumption B")(
     enough_iterations(64 * f_max / (eta * alpha**2), 16, example={f_max: 1, eta: 0.01, alpha: 0.1}),
     "The argument of Lemma B.3 with the eta/16 of Lemma C.1 in place of the eta/8 of Lemma B.2.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "Lemma C.1 has eta/16 where Lemma B.2 has eta/8, so that T must be 128 f_max/(eta alpha^2): with 64, the "
         "decrease is f_max and nothing is left for the noise.",
         enough_iterations(128 * f_max / (eta * alpha**2), 16),
@@ -63,8 +62,7 @@ accuracy = sqrt(C) * (L * f_max * d) ** Rational(1, 4) / sqrt(n * epsilon)
 at("appC.alpha", "Appendix C, introduction", "Accuracy without Assumption B")(
     best_accuracy(accuracy, C, constraints=chebyshev, normalised=(ell,)),
     "Theorem 3.5 for a given C, with Delta^2 >= sigma^2/(B delta_t), delta_t = delta/T, as Lemma C.2 needs.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "No larger Delta gives 'the same value of alpha': T is proportional to "
         "Delta^2, so that Delta cancels in Delta^2 >= sigma^2 T/(B delta), and no Delta is large enough unless "
         "alpha^4 >= sigma^2 L f_max d/(B delta). It is the batch that has to be large, B >= sigma^2 L f_max d/(delta "
@@ -74,35 +72,26 @@ at("appC.alpha", "Appendix C, introduction", "Accuracy without Assumption B")(
 )
 
 # ---------------------------------------------------------------- results of our own
-others = SYMBOLS.symbol("y", "squared distance of every other sample's gradient, over sigma^2")
-farthest = SYMBOLS.symbol("max|z|^2", "largest squared distance of a sample's gradient, over sigma^2")
+others = symbol("y", "squared distance of every other sample's gradient, over sigma^2")
+farthest = symbol("max|z|^2", "largest squared distance of a sample's gradient, over sigma^2")
+rest = E * n - (n - 1) * exp(others)
 at.own("sample", "Assumption B bounds every sample's gradient")(
-    Inequality(
-        log(E * n - (n - 1) * exp(others)),
-        log(1 + (E - 1) * n),
-        {others: (1e-9, 1)},
-        conditions=(E * n - (n - 1) * exp(others) >= 1,),
-        subject=farthest,
-    ),
+    Inequality(log(rest), log(1 + (E - 1) * n), {others: (1e-9, 1)}, conditions=(rest >= 1,), subject=farthest),
     "The mean of exp(|grad f_i - grad f|^2/sigma^2) is below e, and each term is at least 1: one may be as large as e "
     "n minus the others.",
     calculation=calculators.SENSITIVITY,
 )
 
-first = SYMBOLS.symbol("s", "largest distance of a sample's gradient from the mean gradient", GRADIENT)
+first = symbol("s", "largest distance of a sample's gradient from the mean gradient", GRADIENT)
 squares = first_share**2 + second_share**2
-angle = SYMBOLS.symbol("theta", "half of 1 minus the cosine between two deviations", domain=Domain(0, 1, closed=True))
+angle = symbol("theta", "half of 1 minus the cosine between two deviations", domain=Domain(0, 1, closed=True))
 deviation = first**2 * (squares - 2 * first_share * second_share * (1 - 2 * angle))
-moved = SYMBOLS.symbol(
+moved = symbol(
     "|g-g'|", "change of a batch's mean gradient", GRADIENT, latex="\\|g_{\\mathcal{B}}-g_{\\mathcal{B}}'\\|"
 )
+between = {first: (0.1, 10), angle: (1e-3, 1)}
 at.own("sensitivity", "Sensitivity of a batch's mean gradient, without clipping")(
-    Inequality(
-        sqrt(deviation) / (1 - 1 / n) / B,
-        2 * first * n / ((n - 1) * B),
-        {first: (0.1, 10), angle: (1e-3, 1)},
-        subject=moved,
-    ),
+    Inequality(sqrt(deviation) / (1 - 1 / n) / B, 2 * first * n / ((n - 1) * B), between, subject=moved),
     "One example of n is replaced, batches are of a fixed size B. Both data sets satisfy Assumption B, so that the "
     "two samples are within s = sigma sqrt(ln(1 + (e-1) n)) of their means, which differ by 1/n of the difference "
     "sought.",
@@ -121,31 +110,26 @@ at.own("gradient", "Bound of the gradients with the privacy noise")(
     calculation=calculators.GRADIENT_BOUND,
 )
 
-a = SYMBOLS.symbol("a", "probability in S", domain=UNIT_INTERVAL)
-b = SYMBOLS.symbol("b", "probability in S", domain=UNIT_INTERVAL)
-a1, b1 = (SYMBOLS.symbol(f"{x}'", "probability in S under D'", domain=UNIT_INTERVAL) for x in "ab")
-outside = SYMBOLS.symbol("s", "probability outside of S", domain=UNIT_INTERVAL)
+a = symbol("a", "probability in S", domain=UNIT_INTERVAL)
+b = symbol("b", "probability in S", domain=UNIT_INTERVAL)
+a1, b1 = (symbol(f"{x}'", "probability in S under D'", domain=UNIT_INTERVAL) for x in "ab")
+outside = symbol("s", "probability outside of S", domain=UNIT_INTERVAL)
+excess_a, excess_b, both = a - exp_epsilon * a1, b - exp_epsilon * b1, a + b - exp_epsilon * (a1 + b1)
 at.own("transcript", "Privacy by an event of the transcript")(
     Inequality(
-        Max(a - exp_epsilon * a1, 0) + Max(b - exp_epsilon * b1, 0) + outside,
+        Max(excess_a, 0) + Max(excess_b, 0) + outside,
         delta + outside,
-        {a: (0.01, 0.9), b: (0.01, 0.9), a1: (0.01, 0.9), b1: (0.01, 0.9), outside: (1e-4, 0.1), delta: (1e-4, 0.1)},
-        conditions=(
-            a - exp_epsilon * a1 <= delta,
-            b - exp_epsilon * b1 <= delta,
-            a + b - exp_epsilon * (a1 + b1) <= delta,
-            a + b <= 1,
-            a1 + b1 <= 1,
-        ),
+        {**dict.fromkeys((a, b, a1, b1), (0.01, 0.9)), outside: (1e-4, 0.1), delta: (1e-4, 0.1)},
+        conditions=(excess_a <= delta, excess_b <= delta, both <= delta, a + b <= 1, a1 + b1 <= 1),
         subject=hockey_stick,
     ),
     "In S no sample of either data set has a gradient above C at any iterate, so that clipped and unclipped "
     "transcripts have the same density there under D, and under D'. Two events in S, all the rest outside.",
     calculation=calculators.TRANSCRIPT_DELTA,
 )
-rate = SYMBOLS.symbol("q", "batch size over examples", domain=UNIT_INTERVAL)
-multiplier = SYMBOLS.symbol("z", "noise over sensitivity, an example replaced")
-above = SYMBOLS.symbol("r", "e^epsilon, less 1")
+rate = symbol("q", "batch size over examples", domain=UNIT_INTERVAL)
+multiplier = symbol("z", "noise over sensitivity, an example replaced")
+above = symbol("r", "e^epsilon, less 1")
 
 
 def tail(place: Any) -> Any:
@@ -167,15 +151,10 @@ at.own("fixed_size", "Delta of one step on a batch of fixed size, an example rep
     "The bound holds for both orders of the neighbours and any other examples; it is attained when the example is "
     "there, and the claim compares it with the other order at the same distance.",
 )
+floor = sigma / sqrt(B) + C * sqrt(ell / epsilon) / B
+needs = {"privacy": privacy(C), "descent": descent, "minibatch noise": sigma**2 / (B * Delta**2), **window}
 at.own("noise", "The least noise of Theorem 3.5")(
-    Rate(
-        Delta,
-        sigma / sqrt(B) + C * sqrt(ell / epsilon) / B,
-        {"Delta": Delta},
-        (Delta, T, eta),
-        {"privacy": privacy(C), "descent": descent, "minibatch noise": sigma**2 / (B * Delta**2), **window},
-        order="Omega",
-    ),
+    Rate(Delta, floor, {"Delta": Delta}, (Delta, T, eta), needs, order="Omega"),
     "Delta cancels from the accuracy; what is left are sigma/sqrt(B) and the window of epsilon, which asks for T >= "
     "epsilon n^2/B^2.",
 )
@@ -191,29 +170,21 @@ at.own("constants", "Accuracy of Theorem 3.5 with its constants")(
     calculation=calculators.CLOSED_LOOP,
     premises=("defB.1.constants",),
 )
+chosen = {eta: alpha**2 / (L * total**2), T: SCALES[T]}
 at.own("step", "The step size of Theorem 3.5 keeps the objective bounded")(
-    Choice(
-        {eta: alpha**2 / (L * total**2), T: 64 * f_max / (eta * alpha**2)},
-        {"noise in the objective": eta**2 * L * T * total**2},
-        f_max,
-    ),
+    Choice(chosen, {"noise in the objective": eta**2 * L * T * total**2}, f_max),
     "It meets the corrected condition of Lemma 3.2 on the step size, for every Delta.",
 )
 
-expected = SYMBOLS.symbol("expected", "expected number of examples that are published")
+expected = symbol("expected", "expected number of examples that are published")
 at.own("release", "What delta = 0.01 allows")(
     Identity(expected, Integer(500), n * delta, where={n: Integer(50_000), delta: Rational(1, 100)}),
     "Section 4 uses delta = 0.01 with n = 50000 examples. Publishing each example with probability delta, and nothing "
     "else, is (0, delta)-DP; this is how many it publishes on average.",
 )
+needs = {**chebyshev, "descent": descent, "noise in the descent": eta * L * d * Delta**2 / alpha**2}
+least_batch = sigma**2 * L * f_max * d / (delta * alpha**4)
 at.own("batch", "Batch size without Assumption B")(
-    Rate(
-        B,
-        sigma**2 * L * f_max * d / (delta * alpha**4),
-        {"batch": B},
-        (B, Delta, T, eta),
-        {**chebyshev, "descent": descent, "noise in the descent": eta * L * d * Delta**2 / alpha**2},
-        order="Omega",
-    ),
+    Rate(B, least_batch, {"batch": B}, (B, Delta, T, eta), needs, order="Omega"),
     "Delta cancels in the condition of Lemma C.2 at delta_t = delta/T.",
 )

@@ -14,16 +14,6 @@ from dpnotes.papers.noisy_sgd.experiments import (
 from dpnotes.papers.noisy_sgd.experiments.answers import ANSWERS
 from dpnotes.papers.noisy_sgd.experiments.costs import COSTS
 
-_SADDLES = (escape, slopes, fraction, lemma_3_2, appendix_c)
-EXPERIMENTS = answering(
-    wanting(
-        (
-            *(study.EXPERIMENT for study in _SADDLES),
-            *images.EXPERIMENTS,
-            *finetuning.EXPERIMENTS,
-            pretraining.EXPERIMENT,
-        ),
-        COSTS,
-    ),
-    ANSWERS,
-)
+_SADDLES = [study.EXPERIMENT for study in (escape, slopes, fraction, lemma_3_2, appendix_c)]
+_NETWORKS = [*images.EXPERIMENTS, *finetuning.EXPERIMENTS, pretraining.EXPERIMENT]
+EXPERIMENTS = answering(wanting([*_SADDLES, *_NETWORKS], COSTS), ANSWERS)

@@ -55,24 +55,20 @@ class Task:
     only: list[str] | None = None
 
 
-def rule(margin: float, drop: float, close: list[float]) -> str:
-    """The decision rule in words, the same for all networks."""
-    near = f"; and the loss against the run without privacy at epsilon in {close} is below {margin:g}" if close else ""
-    return (
-        "Test accuracy after the last step, as differences within a repeat, with t-intervals over repeats that hold "
-        "jointly with 95% (Bonferroni). Reproduced if, each with its whole interval, the gain from the smallest "
-        f"epsilon to the largest is above 0; that from each epsilon to the next is above -{drop:g}{near}. Not "
-        "reproduced if one of these intervals lies wholly on the other side. Undecided otherwise, and if a run did not "
-        "finish. The share of the examples' gradients that were measured above C is named and decides nothing."
-    )
-
-
 MARGIN, DROP = 0.05, 0.02
 
 
 def ruled(close: list[float]) -> dict[str, Any]:
-    """The parameters of the rule, with the epsilons at which accuracy is to be close to that without privacy."""
-    return {"decision_rule": rule(MARGIN, DROP, close), "close": close}
+    """The decision rule in words, and the epsilons at which accuracy is to be close to that without privacy."""
+    near = f"; and the loss against the run without privacy at epsilon in {close} is below {MARGIN:g}" if close else ""
+    rule = (
+        "Test accuracy after the last step, as differences within a repeat, with t-intervals over repeats that hold "
+        "jointly with 95% (Bonferroni). Reproduced if, each with its whole interval, the gain from the smallest "
+        f"epsilon to the largest is above 0; that from each epsilon to the next is above -{DROP:g}{near}. Not "
+        "reproduced if one of these intervals lies wholly on the other side. Undecided otherwise, and if a run did not "
+        "finish. The share of the examples' gradients that were measured above C is named and decides nothing."
+    )
+    return {"decision_rule": rule, "close": close}
 
 
 EARLIER_RULE = (
@@ -114,11 +110,9 @@ def norm_bound(spec: Spec, num_examples: int) -> float:
     given = spec["norm_bound"]
     if not isinstance(given, dict):
         return given
+    given = given | {"alpha": 1.0, "c_eta": 1.0}  # of other sets of constants than the paper's
     num_steps, _ = steps_of(spec, num_examples)
-    unused = {"alpha": 1.0, "c_eta": 1.0}  # of other sets of constants than the paper's
-    return float(
-        GRADIENT_BOUND(n=num_examples, T=num_steps, delta=spec["delta"], **given, **unused, constants="paper")["C"]
-    )
+    return float(GRADIENT_BOUND(n=num_examples, T=num_steps, delta=spec["delta"], **given, constants="paper")["C"])
 
 
 # Kept, as all repeats ask for the same and a calibration takes a second.
@@ -130,18 +124,15 @@ def oracle_of(spec: Spec, epsilon: float | None, problem: ModuleProblem) -> Mini
 
     The run without privacy is plain SGD.
     """
-    n, B, clipped = problem.num_examples, spec["batch_size"], spec["clipped"]
-    num_steps, _ = steps_of(spec, n)
-    bound = norm_bound(spec, n)
+    n, B, clipped, noise = problem.num_examples, spec["batch_size"], spec["clipped"], no_noise()
+    num_steps, bound = steps_of(spec, n)[0], norm_bound(spec, n)
     sampling = Sampling.poisson(B / n) if clipped else Sampling.fixed_size(B, n)
     relation = Relation.ZERO_OUT if clipped else Relation.REPLACE_ONE
     common = {"norm_bound": bound, "num_steps": num_steps}
-    if epsilon is None:
-        noise = no_noise()
-    elif clipped:
+    if clipped and epsilon is not None:
         how = {"sampling": sampling, "relation": relation, "divisor": B}
         noise = _calibrated_noise(epsilon, spec["delta"], **common, **how)
-    else:
+    elif epsilon is not None:
         how = {"batch_size": B, "num_examples": n, "c_1": spec["c_1"], "c_2": spec["c_2"]}
         noise = _theorem_noise(epsilon, spec["delta"], **common, **how)
     return MinibatchGradient(
@@ -331,10 +322,8 @@ class Accuracies:
         for cell in cells(spec):
             repeat, epsilon = cell["repeat"], math.inf if cell["epsilon"] is None else cell["epsilon"]
             mean = max(self.least, self.without - self.lost / epsilon)
-            if not right and not spec["close"]:
-                mean = self.without
-            elif not right and epsilon == largest:
-                mean = self.without - 1.5 * spec["margin"]
+            if not right and (not spec["close"] or epsilon == largest):
+                mean = self.without - 1.5 * spec["margin"] * bool(spec["close"])
             if repeat not in common:
                 common[repeat] = self.repeat_std * generator.standard_normal()
             own = (self.smallest_std if epsilon == smallest else self.run_std) * generator.standard_normal()

@@ -73,29 +73,31 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """
     wells = Wells(cell["d"], cell["f_max"], spec["sigma"])
     here = [point for point in points(spec) if (point["d"], point["f_max"]) == (cell["d"], cell["f_max"])]
-    asked = [(point, True) for point in here] + [(point, False) for point in here if point["knob"] == "n"][:1]
+    still = [point for point in here if point["knob"] == "n"][:1]
     runs, rows, names = [], [], "alpha num_steps noise_std batch_size"
-    for point, noisy in asked:
+    for point, noisy in [*((point, True) for point in here), *((point, False) for point in still)]:
         found = parameters(wells, point["n"], point["epsilon"], spec["delta"])
-        if not noisy:
-            found = replace(found, noise_std=0.0)
-        knob, value, sizes = point["knob"], point["value"], [getattr(found, name) for name in names.split()]
+        found = found if noisy else replace(found, noise_std=0.0)
+        about = [point["knob"], point["value"], noisy]
         for repeat in range(spec["repeats"]):
-            runs.append((f"{knob}={value:g}/{'noise' if noisy else 'none'}/{repeat}", repeat, found))
-            rows.append([knob, value, noisy, repeat, *sizes])
+            runs.append((f"{point['knob']}={point['value']:g}/{'noise' if noisy else 'none'}/{repeat}", repeat, found))
+            rows.append([*about, repeat, *(getattr(found, name) for name in names.split())])
 
     def measure(path: Tensor) -> dict[str, float]:
         return {"reached": float(reached_alpha(path, path.new_zeros(path.shape), wells.hessian_lipschitz))}
 
     columns = measured(spec, context, wells, runs, measure)
-    epsilon = max(point["epsilon"] for point in here)
-    context.record_spent(mechanism="gaussian", epsilon=epsilon, delta=spec["delta"], nominal=True, **SYNTHETIC)
-    found = columns_of(f"knob value noise repeat {names}", rows)
-    return {**found, "saddle_level": wells.saddle_level * columns["factor"] ** 2, **columns}
+    budget = {"epsilon": max(point["epsilon"] for point in here), "delta": spec["delta"]}
+    context.record_spent(mechanism="gaussian", **budget, nominal=True, **SYNTHETIC)
+    return {
+        **columns_of(f"knob value noise repeat {names}", rows),
+        "saddle_level": wells.saddle_level * columns["factor"] ** 2,
+        **columns,
+    }
 
 
 @tabulated
-def summary(frame: pd.DataFrame, num_bootstrap: int = 4000) -> Rows:
+def summary(frame: pd.DataFrame) -> Rows:
     """One row a knob: slope, bootstrap interval, the theorem's exponent, the slope of its alpha with all logarithms.
 
     The slope is that of the mean over seeds of ln(reached alpha). Seeds of different points share nothing, so they are
@@ -104,7 +106,7 @@ def summary(frame: pd.DataFrame, num_bootstrap: int = 4000) -> Rows:
     """
     generator = np.random.default_rng(0)
     for knob, part in frame[frame["noise"]].groupby("knob", sort=False):
-        slope = fitted(part, "value", "reached", confidence=0.9875, num_bootstrap=num_bootstrap, seed=generator)
+        slope = fitted(part, "value", "reached", confidence=0.9875, seed=generator)
         alphas = part.groupby("value")["alpha"].first()
         yield {
             "knob": knob, **vars(slope), "exponent": EXPONENTS[str(knob)],
@@ -128,8 +130,7 @@ def _verdict(answers: list[str], left: int) -> Literal["reproduced", "not reprod
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     """The rule in the spec."""
-    if not np.isfinite(frame["reached"]).all():
-        lost = int((~np.isfinite(frame["reached"])).sum())
+    if lost := int((~np.isfinite(frame["reached"])).sum()):
         return Decision("not reproduced", f"{lost} of {len(frame)} runs diverged")
     table, still = summary(frame), frame[~frame["noise"]]
     left = int((still["reached"] < still["saddle_level"] * (1 - 1e-6)).sum())

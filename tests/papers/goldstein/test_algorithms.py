@@ -186,7 +186,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "passes mixed": (
         lambda: oracle_of([choice("Algorithm 4"), choice("Algorithm 3", directions=24)], distances(150)), "Expected",
     ),
-    "passes": (lambda: plain(1000, 3, 1.0, DELTA, **SIZES, passes="two"), "Expected passes='two' to be one of"),
+    "passes": (lambda: plain(1000, 3, 1.0, DELTA, **sizes(passes="two")), "Expected passes='two' to be one of"),
 }  # fmt: skip
 
 

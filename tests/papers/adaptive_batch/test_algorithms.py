@@ -1,6 +1,7 @@
 """Stochastic Spider with parameters of the theory and with practical ones."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,7 +103,7 @@ def test_the_printed_lines_can_be_run():
     streams = Streams.of("printed", range(3))
     ends: dict[bool, Tensor] = {}
     for as_printed in (False, True):
-        few = choice(steps_factor=0.02)
+        few = replace(choice(), num_steps=64)
         runs = stochastic_spider(VirtualSamples(DATA, 10**14), few, SADDLE, streams, delta=DELTA, as_printed=as_printed)
         assert (runs.state.status == Status.FINISHED).all() and runs.state.steps.tolist() == [few.num_steps] * 3
         ends[as_printed] = runs.x
@@ -113,7 +114,7 @@ def test_the_printed_lines_can_be_run():
 def test_a_data_set_is_clipped_and_ends_where_its_examples_do():
     signal = torch.ones(DIM, 1, dtype=torch.float64)
     problem = QuadraticSensing.sample(signal, 5_000, seed=0)
-    loose = choice(2.0, 10.0, smoothness=8.0, steps_factor=100.0)
+    loose = replace(choice(2.0, 10.0, smoothness=8.0), num_steps=1600)
     streams = Streams.of("sensing", range(2))
     x = problem.initial(streams, 0.5)
     runs = stochastic_spider(DataSetSamples(problem), loose, x, streams, delta=DELTA, max_steps=200)

@@ -214,10 +214,10 @@ at("lemma4.4.moment", "Lemma 4.4, second bound", "Second moment of the oracle of
 )
 
 # ---------------------------------------------------------------- Sections 5 and 6
-stated = L * sqrt(d * ell_net / n)
-net = {"Hoeffding on the net": L * sqrt(d * ell_net / n), "between net points": root * L / alpha * radius}
+deviation = L * sqrt(d * ell_net / n)
+net = {"Hoeffding on the net": deviation, "between net points": root * L / alpha * radius}
 at("prop5.1", "Proposition 5.1, and eq. (15)", "From the empirical to the population objective")(
-    Rate(gap, stated, {"a flat cell": L / 2}, regime={"n >= d": d / n}, logs=(ell_net,)),
+    Rate(gap, deviation, {"a flat cell": L / 2}, regime={"n >= d": d / n}, logs=(ell_net,)),
     "One dimension, L = 1: the slope of a sample's loss on each of N cells of the line is 1 with probability 3/4, "
     "else -1, independently. The population has slope 1/2 everywhere; with N large, some cell within alpha has an "
     "empirical slope of at most 0, so that the empirical Goldstein norm is 0, for every n.",
@@ -228,7 +228,7 @@ at("prop5.1", "Proposition 5.1, and eq. (15)", "From the empirical to the popula
         "sqrt(d)/alpha)-Lipschitz gradients; for them the same bound follows from a net of X + B_alpha and "
         "Hoeffding's inequality for vectors. Theorem 4.1's proof bounds the smoothed norm, so that Remark 4.2 stands; "
         "that every empirical Goldstein point generalises does not.",
-        Rate(gap_smooth, stated, net, (radius,), regime={"n >= d": d / n}),
+        Rate(gap_smooth, deviation, net, (radius,), regime={"n >= d": d / n}),
     ),
 )
 at("sec5.size", "Section 5, below Proposition 5.1", "Samples for generalisation")(

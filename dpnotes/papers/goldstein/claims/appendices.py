@@ -3,7 +3,7 @@
 from sympy import Integer, diff, exp, sqrt
 
 from dpnotes.papers.goldstein import calculators as calculate
-from dpnotes.papers.goldstein.claims.terms import over
+from dpnotes.papers.goldstein.claims.terms import *
 from dpnotes.papers.goldstein.notation import *
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality

@@ -15,16 +15,7 @@ from dpnotes.papers.goldstein.claims.single_pass import (
     sigma_lemma,
     stated_tree,
 )
-from dpnotes.papers.goldstein.claims.terms import (
-    MOVE,
-    MULTI_PASS,
-    NOISE,
-    PERIOD,
-    PERIOD_PRINTED,
-    REGIME,
-    SAMPLES,
-    SINGLE_PASS,
-)
+from dpnotes.papers.goldstein.claims.terms import *
 from dpnotes.papers.goldstein.notation import *
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality

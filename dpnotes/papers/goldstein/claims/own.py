@@ -9,17 +9,7 @@ from sympy import Expr, Integer, Min, Rational, Symbol, gamma, pi, sqrt
 
 from dpnotes.papers.goldstein import calculators as calculate
 from dpnotes.papers.goldstein.claims.multi_pass import deviation, net
-from dpnotes.papers.goldstein.claims.terms import (
-    BOUND,
-    COUNTS,
-    MOVES,
-    PERIOD,
-    REGIME,
-    SAMPLES,
-    SINGLE_PASS,
-    Named,
-    over,
-)
+from dpnotes.papers.goldstein.claims.terms import *
 from dpnotes.papers.goldstein.notation import *
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Crossover, Rate

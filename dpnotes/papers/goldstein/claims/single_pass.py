@@ -4,17 +4,7 @@ from sympy import Integer, Rational, sqrt
 
 from dpnotes.papers.goldstein import calculators as calculate
 from dpnotes.papers.goldstein.claims.introduction import n31, sample_size, single, single_origin
-from dpnotes.papers.goldstein.claims.terms import (
-    BOUND,
-    COUNTS,
-    MOVE,
-    NOISE_PER_COORDINATE,
-    PERIOD,
-    PERIOD_PRINTED,
-    SAMPLES,
-    SIGMA_PRINTED,
-    SINGLE_PASS,
-)
+from dpnotes.papers.goldstein.claims.terms import *
 from dpnotes.papers.goldstein.notation import *
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality

@@ -1,6 +1,7 @@
 """The terms that the proofs start from: the errors to bound, the sensitivities to cover, the samples to count.
 
-Every entry is a monomial that is at most 1 (as a constraint), up to the constants that the paper's O hides.
+Every entry is a monomial that is at most 1 (as a constraint), up to the constants that the paper's O hides. The claims
+import all names by a star, like the letters.
 """
 
 from collections.abc import Mapping

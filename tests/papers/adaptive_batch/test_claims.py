@@ -382,9 +382,6 @@ def test_calculators_are_monotone():
             ValueError,
             r"Expected d\*M\*B > rho\*iota: the printed logarithm",
         ),
-        ("thm3.11.alpha", {**POINT, "epsilon": -1.0}, ValueError, r"Expected epsilon=-1.0 > 0\."),
-        ("thm3.11.alpha", {**POINT, "constants": "best"}, ValueError, r"constants='best'"),
-        ("thm3.11.alpha", {k: v for k, v in POINT.items() if k != "rho"}, TypeError, r"missing rho\."),
         (
             "own.sample_size",
             {"alpha": 2.0, "d": 1, "epsilon": 1.0, "G": 1.0, "M": 1.0, "B": 1.0},

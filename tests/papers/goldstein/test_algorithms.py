@@ -156,7 +156,6 @@ def test_the_probability_that_is_promised_of_directions_holds():
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "alpha = 0": (lambda: single_pass(1000, 3, 1.0, DELTA, **sizes(radius=0.0)), "Expected radius=0.0 > 0"),
     "alpha > Phi/L": (
         lambda: plain(1000, 3, 1.0, DELTA, **sizes(radius=2.5)),
         r"Expected radius=2.5 <= initial_gap/lipschitz=2: too large by a factor of 1.25",
@@ -186,7 +185,6 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "passes mixed": (
         lambda: oracle_of([choice("Algorithm 4"), choice("Algorithm 3", directions=24)], distances(150)), "Expected",
     ),
-    "passes": (lambda: plain(1000, 3, 1.0, DELTA, **sizes(passes="two")), "Expected passes='two' to be one of"),
 }  # fmt: skip
 
 

@@ -221,23 +221,6 @@ def test_conversion():
         calculate("prop2.6", **{**numbers, "M": 101.0})
 
 
-@pytest.mark.parametrize(
-    ("d", "alpha", "beta", "single"),
-    [
-        (10, 0.1, 0.5, 6.4e5),
-        (10, 0.5, 0.5, 1.7e5),
-        (10, 0.5, 0.25, 1.4e6),
-        (100, 0.1, 0.5, 2.0e6),
-        (100, 0.5, 0.25, 4.4e6),
-    ],
-)
-def test_explicit_constants(d, alpha, beta, single):
-    """Compared with a search over rounded parameters at total radius alpha, which needs slightly more examples."""
-    numbers = {**PROBLEM, "d": d, "alpha": alpha / 2, "beta": beta}
-    found = calculate("own.explicit", **numbers)
-    assert 0.75 * single <= found["n_single_pass"] <= single
-
-
 def test_explicit_constants_against_a_numeric_search():
     numbers = {**PROBLEM, "d": 10, "alpha": 0.05, "beta": 0.5}
     found = calculate("own.explicit", **numbers)

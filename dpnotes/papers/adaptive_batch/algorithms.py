@@ -257,17 +257,11 @@ def spider_of(
     if len(leaves) > 1:
         raise ValueError(f"Expected parameters of one max_leaves, got {sorted(leaves)}: runs share their mechanism.")
     mechanism = shared(Tree(max(leaves, default=1)), [p.noise_multiplier for p in parameters])
-    return Spider(
-        samples,
-        mechanism,
-        column("noise_multiplier"),
-        column("budget"),
-        Refresh.path_length(column("drift_threshold"), column("smoothness"), max(leaves)),
-        BatchSizes(column("first_batch"), 1.0, column("batch_per_gradient")),
-        column("gradient_bound"),
-        column("smoothness"),
-        column("term_sensitivity"),
-    )
+    noise, budget = column("noise_multiplier"), column("budget")
+    refresh = Refresh.path_length(column("drift_threshold"), column("smoothness"), max(leaves))
+    sizes = BatchSizes(column("first_batch"), 1.0, column("batch_per_gradient"))
+    bound, smoothness, sensitivity = map(column, ("gradient_bound", "smoothness", "term_sensitivity"))
+    return Spider(samples, mechanism, noise, budget, refresh, sizes, bound, smoothness, sensitivity)
 
 
 def method_of(parameters: Sequence[AdaptiveBatchParameters], as_printed: bool = False) -> StochasticSpider:
@@ -279,14 +273,8 @@ def method_of(parameters: Sequence[AdaptiveBatchParameters], as_printed: bool = 
       tensor([400, 100])
     """
     column = partial(per_run.column, parameters)
-    return StochasticSpider(
-        column("num_steps").long(),
-        column("step_size"),
-        column("threshold"),
-        column("window"),
-        column("perturbation"),
-        as_printed,
-    )
+    step_size, threshold, window, scale = map(column, ("step_size", "threshold", "window", "perturbation"))
+    return StochasticSpider(column("num_steps").long(), step_size, threshold, window, scale, as_printed)
 
 
 def stochastic_spider(

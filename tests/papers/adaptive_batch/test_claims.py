@@ -13,7 +13,7 @@ from dpnotes.papers import claim
 from dpnotes.papers.adaptive_batch import notation
 from dpnotes.papers.adaptive_batch.claims.accuracy import first_query, printed_rate, printed_sampling
 from dpnotes.papers.adaptive_batch.claims.oracles import least_noise, most_shifted
-from dpnotes.papers.adaptive_batch.claims.own import best_rate, exponent
+from dpnotes.papers.adaptive_batch.claims.own import best_rate
 from dpnotes.papers.adaptive_batch.claims.tools import chosen_nodes
 from dpnotes.theory.balance import Certificate, at_most, monomials
 from dpnotes.theory.cache import Verdicts
@@ -187,12 +187,6 @@ def test_exponents_by_simulation_and_by_the_binomial_sum(ratio, batch):
     signs = np.random.default_rng(0).binomial(batch, 0.5, 200_000) * 2 / batch - 1
     logs = np.log(1 + ratio - (1 - ratio) * signs)
     assert abs(logs.mean() - exponent(batch)) < 4 * logs.std() / math.sqrt(len(logs))
-
-
-def test_exponents_change_sign_at_the_stated_batch():
-    values = {b: float(exponent(b, sympy.Rational(1, 20))) for b in (9, 11)}
-    assert values == pytest.approx({9: -0.0052, 11: 0.0063}, abs=1e-4)
-    assert float(exponent(1, sympy.Rational(1, 20))) == pytest.approx(0.5 * math.log(0.2))
 
 
 def test_cancelling_errors_keep_the_iterate_at_the_saddle():

@@ -67,6 +67,12 @@ class Certificate:
         return self.verdict == Verdict.UNDECIDED
 
 
+class EigenvalueOptions(ProductOptions, total=False):
+    """Options of products with a Hessian, and what is known of its spectral norm."""
+
+    smoothness: float | Tensor | None
+
+
 @checked
 def certify_sosp(
     hvp: Product,
@@ -79,8 +85,7 @@ def certify_sosp(
     smooth: bool,
     num_products: int,
     failure_probability: float,
-    smoothness: float | Tensor | None = None,
-    **products: Unpack[ProductOptions],
+    **products: Unpack[EigenvalueOptions],
 ) -> Certificate:
     """Certify for each point of a batch whether it is an alpha-SOSP: yes, no or undecided.
 
@@ -144,7 +149,6 @@ def certify_sosp(
         streams,
         num_products=num_products,
         failure_probability=failure_probability,
-        smoothness=smoothness,
         threshold=threshold,
         active=torch.isfinite(norm.upper) & ~too_long,
         **products,

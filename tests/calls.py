@@ -333,9 +333,13 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     },
     "papers.goldstein.algorithms.GoldsteinParameters": lambda: dataclasses.asdict(goldstein()),
     "papers.goldstein.algorithms.least_directions": lambda: {"parameters": goldstein()},
-    "papers.goldstein.algorithms.single_pass": lambda: {"largest_move": 0.1},
-    "papers.goldstein.algorithms.multi_pass": lambda: {"num_examples": 500, "largest_move": 0.1, "num_steps": 50},
-    "papers.goldstein.algorithms.plain": lambda: {"num_examples": 5000, "largest_move": 0.1},
+    "papers.goldstein.algorithms.single_pass": lambda: {"options": {"largest_move": 0.1}},
+    "papers.goldstein.algorithms.multi_pass": lambda: {
+        "num_examples": 500,
+        "num_steps": 50,
+        "options": {"largest_move": 0.1},
+    },
+    "papers.goldstein.algorithms.plain": lambda: {"num_examples": 5000, "options": {"largest_move": 0.1}},
     "papers.goldstein.algorithms.oracle_of": lambda: {"parameters": [goldstein()] * 2, "problem": kinks()},
     "papers.goldstein.algorithms.method_of": lambda: {"parameters": [goldstein()] * 2},
     "papers.goldstein.algorithms.online_to_nonconvex": lambda: {

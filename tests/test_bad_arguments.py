@@ -6,7 +6,6 @@ argument and its value, or, if the value may be valid, an answer without NaN. A 
 is tested too: its numbers have usual values, and the test fails if another argument has no example.
 """
 
-import dataclasses
 import inspect
 import itertools
 import math
@@ -33,7 +32,7 @@ from dpnotes.problems.quadratics import Quadratic, log_spectrum
 from dpnotes.util.validate import AtLeastOne, Positive, checked
 from tests.calls import DOORS, KNOWN, call, example
 from tests.points import drawn
-from tests.public import callables, numbers_of
+from tests.public import callables, numbers_of, within
 
 # ---------------------------------------------------------------- what is refused
 # Numbers that may be infinite: nothing is claimed, the number of terms alone decides, a run without noise.
@@ -87,17 +86,8 @@ def wrong_answer(name: str, argument: str, value: Any) -> str | None:
 
 def found_nan(result: Any) -> bool:
     """Return whether a result contains a NaN."""
-    if isinstance(result, float):
-        return math.isnan(result)
-    if isinstance(result, Tensor):
-        return result.is_floating_point() and bool(result.isnan().any())
-    if isinstance(result, np.ndarray):
-        return bool(np.isnan(result).any())
-    if isinstance(result, dict | list | tuple):
-        return any(map(found_nan, result.values() if isinstance(result, dict) else result))
-    if dataclasses.is_dataclass(result):
-        return any(found_nan(getattr(result, field.name)) for field in dataclasses.fields(result))
-    return False
+    numbers = (part for part in within(result, 9) if isinstance(part, float | Tensor | np.ndarray))
+    return any(bool(torch.as_tensor(number).isnan().any()) for number in numbers)
 
 
 @pytest.mark.parametrize("name", EACH)

@@ -12,16 +12,7 @@ import pandas as pd
 import pytest
 
 from dpnotes.cli.catalogue import all_experiments
-from dpnotes.experiments import (
-    NOT_STATED,
-    Context,
-    Decision,
-    Experiment,
-    PaperFigure,
-    Setting,
-    Spec,
-    store,
-)
+from dpnotes.experiments import NOT_STATED, Context, Decision, Experiment, PaperFigure, Setting, Spec, store
 from dpnotes.notebook import plots, results
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"

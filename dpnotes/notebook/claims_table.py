@@ -41,22 +41,10 @@ _VERDICTS: dict[str, Collection[Kind]] = {
     **{kind: [kind] for kind in Kind},
 }
 # The parts of a statement that its row shows, by attribute, with their names.
-_OF_RATE = {
-    "terms": "terms",
-    "constraints": "at most 1",
-    "tuned": "tuned",
-    "normalised": "put to 1",
-    "logs": "logarithms",
-}
-_OF_CHOICE = {"terms": "every term", "rate": "at most the rate", "constraints": "at most 1"}
-_OF_OTHERS = {
-    "derived": "derived independently",
-    "objective": "minimised",
-    "quantity": "quantity",
-    "expression": "expression",
-    "left": "left side",
-    "right": "right side",
-}
+_OF_RATE = dict(terms="terms", constraints="at most 1", tuned="tuned", normalised="put to 1", logs="logarithms")
+_OF_CHOICE = dict(terms="every term", rate="at most the rate", constraints="at most 1")
+_OF_OTHERS = dict(derived="derived independently", objective="minimised", quantity="quantity", expression="expression")
+_OF_OTHERS |= dict(left="left side", right="right side")
 _LETTERS_SHOWN = 900  # a longer formula is shown in a box that scrolls
 
 
@@ -365,11 +353,10 @@ def _derivation(statement: Statement) -> list[tuple[str, str]]:
     """The formulas that the printed one is compared with, by the kind of statement."""
     names = {Rate: _OF_RATE, Choice: _OF_CHOICE}.get(type(statement), _OF_OTHERS)
     parts = {name: getattr(statement, attribute, None) for attribute, name in names.items()}
-    lines = [
-        (name, _part(p))
-        for name, p in parts.items()
-        if isinstance(p, sympy.Basic) or isinstance(p, tuple | Mapping) and p
+    some = [
+        (name, p) for name, p in parts.items() if isinstance(p, sympy.Basic) or isinstance(p, tuple | Mapping) and p
     ]
+    lines = [(name, _part(part)) for name, part in some]
     if isinstance(statement, Rate):
         return lines + _vertices(statement)
     if not isinstance(statement, Choice) and (where := getattr(statement, "where", None)):

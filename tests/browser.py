@@ -348,7 +348,3 @@ class Notebook:
         """Return pictures in outputs and texts without an alternative text."""
         return self.page.evaluate("""() => [...document.querySelectorAll('.jp-OutputArea img, .jp-MarkdownOutput img')]
             .filter(image => ['', 'Image'].includes(image.alt.trim())).map(image => image.outerHTML.slice(0, 80))""")
-
-    def pixels(self, path: Path) -> None:
-        """Save a picture of the whole notebook for a person to look at."""
-        self.page.screenshot(path=path, full_page=True)

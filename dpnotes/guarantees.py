@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Literal, get_args
 
 from dpnotes.util import validate
-from dpnotes.util.validate import AtLeastOne, NonNegative, Positive, checked
+from dpnotes.util.validate import AtLeastOne, AtLeastZero, NonNegative, Positive, checked
 
 Basis = Literal["proved", "enforced", "checked", "measured", "assumed"]
 
@@ -293,7 +293,10 @@ def together(claims: Iterable[Guarantee]) -> Guarantee:
     )
 
 
-def bound_was_checked(bound: float, exceeded: int, checked: int, what: str = "gradient norm") -> Assumption:
+@checked
+def bound_was_checked(
+    bound: Positive, exceeded: AtLeastZero, checked: AtLeastOne, what: str = "gradient norm"
+) -> Assumption:
     """The assumption that unclipped norms stay below a bound, with the violations that a run observed.
 
     A sensitivity based on an unenforced bound is invalid as soon as a single example exceeds the bound: such a run
@@ -312,9 +315,6 @@ def bound_was_checked(bound: float, exceeded: int, checked: int, what: str = "gr
       >>> bound_was_checked(2.5, exceeded=3, checked=1000)
       Assumption(statement='every gradient norm is at most 2.5 (exceeded by 3 of 1000)', basis='checked', holds=False)
     """
-    validate.positive(bound=bound)
-    validate.at_least(1, checked=checked)
-    validate.at_least(0, exceeded=exceeded)
     if exceeded > checked:
         raise ValueError(f"Expected exceeded={exceeded} <= checked={checked}.")
     statement = f"every {what} is at most {bound:g} (exceeded by {exceeded} of {checked})"
@@ -394,8 +394,7 @@ class Sampling:
     @staticmethod
     def poisson(rate: float) -> "Sampling":
         """Poisson sampling: each example enters independently with probability `rate`, in (0, 1]."""
-        validate.positive(rate=rate)
-        return Sampling("poisson", float(rate))
+        return Sampling("poisson", rate)
 
     @staticmethod
     def fixed_size(batch_size: int, num_examples: int) -> "Sampling":

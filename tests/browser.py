@@ -41,6 +41,18 @@ CHROMIUM = [
 SETTINGS = '{"windowingMode": "none"}'  # all cells are in the page, not only the visible ones
 
 
+READY = "() => window.jupyterapp?.shell.currentWidget?.context?.isReady"
+TYPESET = """() => {
+    const cells = [...document.querySelectorAll('.jp-MarkdownCell')];
+    const set = text => !text.textContent.includes('$') || text.querySelector('mjx-container');
+    return cells.every(cell => cell.textContent.trim())
+        && [...document.querySelectorAll('.jp-MarkdownOutput')].every(set);
+}"""
+IDLE = """() => {
+    const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel;
+    const prompts = [...document.querySelectorAll('.jp-InputPrompt')];
+    return kernel?.status === 'idle' && !prompts.some(prompt => prompt.textContent.includes('[*]'));
+}"""
 PLACES = ".jp-OutputArea-output, .jp-MarkdownOutput"
 CUT = """() => {
     const found = new Map();
@@ -205,24 +217,12 @@ class Notebook:
 
     def wait_until_shown(self, milliseconds: float = 60_000) -> None:
         """Wait until the stored notebook is shown, with its formulas typeset."""
-        self.page.wait_for_function(
-            "() => window.jupyterapp?.shell.currentWidget?.context?.isReady", timeout=milliseconds
-        )
-        self.page.wait_for_function(
-            """() => {
-            const cells = [...document.querySelectorAll('.jp-MarkdownCell')];
-            const set = text => !text.textContent.includes('$') || text.querySelector('mjx-container');
-            return cells.every(cell => cell.textContent.trim())
-                && [...document.querySelectorAll('.jp-MarkdownOutput')].every(set);
-        }""",
-            timeout=milliseconds,
-        )
+        self._until(READY, milliseconds)
+        self._until(TYPESET, milliseconds)
 
     def run_all(self, milliseconds: float = 240_000) -> None:
         """Run every cell through JupyterLab's own command, until nothing is queued and the kernel is idle."""
-        self.page.wait_for_function(
-            "() => window.jupyterapp?.shell.currentWidget?.context?.isReady", timeout=milliseconds
-        )
+        self._until(READY, milliseconds)
         self.page.evaluate("""async () => {
             const widget = window.jupyterapp.shell.currentWidget;
             await widget.context.ready;
@@ -234,14 +234,10 @@ class Notebook:
 
     def wait_until_idle(self, milliseconds: float = 60_000) -> None:
         """Wait until no cell is queued and the kernel is idle."""
-        self.page.wait_for_function(
-            """() => {
-            const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel;
-            const prompts = [...document.querySelectorAll('.jp-InputPrompt')];
-            return kernel?.status === 'idle' && !prompts.some(prompt => prompt.textContent.includes('[*]'));
-        }""",
-            timeout=milliseconds,
-        )
+        self._until(IDLE, milliseconds)
+
+    def _until(self, condition: str, milliseconds: float) -> None:
+        self.page.wait_for_function(condition, timeout=milliseconds)
 
     def save_and_end(self) -> None:
         """Save the notebook and end its kernel."""
@@ -266,12 +262,10 @@ class Notebook:
 
     def differs(self, explorer: "Locator", before: tuple[str, str], both: bool = False, seconds: float = 5) -> bool:
         """Wait until picture or readout (or both) differ from before; return whether they do."""
-        deadline = time.monotonic() + seconds
-        while True:
-            changes = [now != then for now, then in zip(self.seen(explorer), before, strict=True)]
-            if (all if both else any)(changes) or time.monotonic() > deadline:
-                return (all if both else any)(changes)
+        deadline, enough = time.monotonic() + seconds, all if both else any
+        while not (changed := enough(map(str.__ne__, self.seen(explorer), before))) and time.monotonic() < deadline:
             self.page.wait_for_timeout(100)
+        return changed
 
     def move_slider(self, explorer: "Locator", slider: int, key: str, times: int, seconds: float = 10) -> bool:
         """Press `key` on a slider; return whether both readout and picture changed."""
@@ -354,7 +348,3 @@ class Notebook:
         """Return pictures in outputs and texts without an alternative text."""
         return self.page.evaluate("""() => [...document.querySelectorAll('.jp-OutputArea img, .jp-MarkdownOutput img')]
             .filter(image => ['', 'Image'].includes(image.alt.trim())).map(image => image.outerHTML.slice(0, 80))""")
-
-    def pixels(self, path: Path) -> None:
-        """Save a picture of the whole notebook for a person to look at."""
-        self.page.screenshot(path=path, full_page=True)

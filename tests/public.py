@@ -4,12 +4,12 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from types import ModuleType
 from typing import Any, is_typeddict
 
 import dpnotes
-from dpnotes.papers.goldstein.algorithms import GoldsteinParameters as GoldsteinParameters
 
 # Callables whose arguments no user types; their callers have checked them.
 NOT_DOORS = {
@@ -128,6 +128,18 @@ def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 def _without_calls(value: type) -> bool:
     return bool(getattr(value, "_is_protocol", False)) or is_typeddict(value)
+
+
+def within(value: Any, depth: int) -> Iterator[Any]:
+    """Yield a value and all that it holds in records, mappings and sequences, down to a given depth."""
+    yield value
+    parts: Any = ()
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = (getattr(value, field.name) for field in fields(value))
+    elif isinstance(value, Mapping | list | tuple):
+        parts = value.values() if isinstance(value, Mapping) else value
+    for part in parts if depth else ():
+        yield from within(part, depth - 1)
 
 
 def annotations_of(function: Callable[..., Any]) -> dict[str, str]:

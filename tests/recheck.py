@@ -75,7 +75,7 @@ def evaluate(node, env, kind):
                 case ast.Add():
                     return left + right
                 case ast.Sub():
-                    return left + kind.of(F(-1)) * right
+                    return left - right
                 case ast.Mult():
                     return left * right
                 case ast.Div():
@@ -130,7 +130,7 @@ def holds(node, env, kind):
         case _:
             raise OpenError(f"the condition {ast.unparse(node)}")
     left, right = (evaluate(side, env, kind) for side in sides)
-    sign = (left + kind.of(F(-1)) * right).sign()
+    sign = (left - right).sign()
     return {"<": sign < 0, "<=": sign <= 0, ">": sign > 0, ">=": sign >= 0, "==": sign == 0, "!=": sign != 0}[operator]
 
 
@@ -155,6 +155,9 @@ class Interval:
 
     def __add__(self, other):
         return Interval(self.low + other.low, self.high + other.high)
+
+    def __sub__(self, other):
+        return Interval(self.low - other.high, self.high - other.low)
 
     def __mul__(self, other):
         ends = [a * b for a in (self.low, self.high) for b in (other.low, other.high)]
@@ -218,7 +221,7 @@ class Interval:
             case "Mod", [one, other]:
                 return Interval(one.rational() % other.rational())
             case "erfc", [one]:
-                return Interval(1) + Interval(-1) * Interval.call("erf", [one])
+                return Interval(1) - Interval.call("erf", [one])
             case "erf", [one]:
                 return Interval(_erf(one.low).low, _erf(one.high).high)
             case "factorial" | "gamma", [one] if one.rational().denominator == 1:
@@ -293,6 +296,9 @@ class Form:
 
     def __add__(self, other):
         return Form({p: self.terms.get(p, F(0)) + other.terms.get(p, F(0)) for p in {*self.terms, *other.terms}})
+
+    def __sub__(self, other):
+        return Form({p: self.terms.get(p, F(0)) - other.terms.get(p, F(0)) for p in {*self.terms, *other.terms}})
 
     def __mul__(self, other):
         Form.work += len(self.terms) * len(other.terms)
@@ -476,6 +482,11 @@ def variants(entry):
     return [lambda kind, symbols, one=one: environment(kind, one, symbols) for one in entry["instances"]]
 
 
+def limits(domain):
+    """Return the ends of a domain, None for an end that is infinite."""
+    return tuple(None if domain[end] is None else F(domain[end]) for end in ("low", "high"))
+
+
 def forms(entry):
     """Return symbols as forms; a symbol whose domain begins at 0 or above is treated as positive under roots."""
     return {
@@ -488,10 +499,9 @@ def inside(entry, point):
     """Refuse a point outside of the domains."""
     for name, value in point.items():
         domain = entry["symbols"][name]
-        low, high = (None if domain[end] is None else F(domain[end]) for end in ("low", "high"))
-        closed = domain["closed"]
-        require(low is None or value > low or (closed and value == low), f"{name} = {value} is outside its domain")
-        require(high is None or value < high or (closed and value == high), f"{name} = {value} is outside its domain")
+        for end, sign in zip(limits(domain), (1, -1), strict=True):
+            beyond = end is not None and (sign * value < sign * end or (value == end and not domain["closed"]))
+            require(not beyond, f"{name} = {value} is outside its domain")
         require(value.denominator == 1 or not domain["integer"], f"{name} = {value} is no integer")
 
 
@@ -531,10 +541,9 @@ def witness(entry):
     """Check that the relation fails at a point."""
     left, right = at_point(entry, entry["point"])
     if left is not None and right is not None:
-        gap = left + Interval(-1) * right
+        gap = left - right
         if entry["relation"] == "==":
-            distance = max(gap.low, -gap.high)
-            require(distance > F(entry["within"]), "the sides are equal at the point")
+            require(max(gap.low, -gap.high) > F(entry["within"]), "the sides are equal at the point")
         else:
             require(gap.sign() > 0 or (entry["relation"] == "<" and gap.sign() == 0), "the relation holds at the point")
     return "both sides at a point"
@@ -543,7 +552,7 @@ def witness(entry):
 def rounded(entry):
     """Check that a printed number is right to one unit of its last digit."""
     left, right = at_point(entry, {})
-    gap = left + Interval(-1) * right
+    gap = left - right
     require(max(abs(gap.low), abs(gap.high)) < F(1, 10 ** entry["digits"]), "the numbers differ")
     return "a number to its last digit"
 
@@ -553,7 +562,7 @@ def samples(entry):
     for shift in (F(3, 7), F(1, 5), F(5, 8), F(12, 13)):
         point = {}
         for k, (name, domain) in enumerate(entry["symbols"].items()):
-            low, high = (None if domain[end] is None else F(domain[end]) for end in ("low", "high"))
+            low, high = limits(domain)
             low = F(0) if low is None else low
             value = low + (high - low) * shift if high is not None else low + (1 + k) * (1 + shift)
             point[name] = F(ceil(value)) if domain["integer"] else value
@@ -564,12 +573,12 @@ def identity(entry):
     """Check that both sides have the same normal form; the certificate is wrong if they differ at a point."""
     for variant in variants(entry):
         env = variant(Form, forms(entry))
-        gap = evaluate(entry["left"], env, Form) + Form.of(F(-1)) * evaluate(entry["right"], env, Form)
+        gap = evaluate(entry["left"], env, Form) - evaluate(entry["right"], env, Form)
         if gap.cleared().terms and not prove(entry, gap, "=="):
             for point in samples(entry):
                 at = variant(Interval, point)
                 if all(holds(condition, at, Interval) for condition in entry["conditions"]):
-                    ends = evaluate(entry["left"], at, Interval) + Interval(-1) * evaluate(entry["right"], at, Interval)
+                    ends = evaluate(entry["left"], at, Interval) - evaluate(entry["right"], at, Interval)
                     require(ends.low <= 0 <= ends.high, "the sides differ")
             raise OpenError("an identity that the normal form does not show")
     return "one normal form of both sides"
@@ -600,18 +609,14 @@ class Algebra:
                 inner = Form(dict(description[1])).cleared()
                 if Form(dict(description[1])).terms == inner.terms:
                     self.known.append(whole == self.term(inner))
-            for end, sign in (("low", 1), ("high", -1)):
-                if domain.get(end) is not None:
-                    gap = sign * (whole - z3.Q(F(domain[end]).numerator, F(domain[end]).denominator))
+            for end, sign in zip(limits(domain) if domain else (), (1, -1), strict=False):
+                if end is not None:
+                    gap = sign * (whole - z3.Q(end.numerator, end.denominator))
                     self.known.append(gap >= 0 if domain["closed"] else gap > 0)
         return self.numbers[atom]
 
     def term(self, form):
         """Return a form without negative powers of sums."""
-        low = {}
-        for atoms in form.terms:
-            for atom, power in atoms:
-                low[atom] = min(low.get(atom, F(0)), power)
         total = z3.RealVal(0)
         for atoms, value in form.terms.items():
             one = z3.Q(value.numerator, value.denominator)
@@ -648,10 +653,10 @@ def prove(entry, gap, relation, box=()):
             if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE):
                 ends = [evaluate(one, env, Form) for one in (node.left, node.comparators[0])]
                 ends = ends if isinstance(node.ops[0], ast.Lt | ast.LtE) else ends[::-1]
-                conditions.append(positive_powers(ends[0] + Form.of(F(-1)) * ends[1]))
+                conditions.append(positive_powers(ends[0] - ends[1]))
         for name, ends in box:
             for end, sign in zip(map(F, ends), (-1, 1), strict=True):
-                conditions.append((env[name] + Form.of(-end)) * Form.of(F(sign)))
+                conditions.append((env[name] - Form.of(end)) * Form.of(F(sign)))
         algebra = Algebra(entry, gap, *conditions)
         solver = z3.SolverFor("QF_NRA")
         solver.set("rlimit", EFFORT, "timeout", 2000)
@@ -674,7 +679,7 @@ def inequality(entry):
     try:
         env = variant(Form, forms(entry))
         ends = [evaluate(entry[name], env, Form) for name in ("left", "right")]
-        gap = ends[0] * Form.of(F(entry["factor"])) + Form.of(F(-1)) * ends[1]
+        gap = ends[0] * Form.of(F(entry["factor"])) - ends[1]
     except OpenError:
         raise OpenError(EVIDENCE) from None
     for box in ((), entry["box"].items()):
@@ -698,7 +703,7 @@ def optimum(entry):
         slope = slope + rest * Form.of(power) * argument.power(Form.of(power))
     require(not slope.cleared().terms, "the slope is not 0")
     least = evaluate(entry["objective"], {**symbols, variable: argument}, Form)
-    gap = least + Form.of(F(-1)) * evaluate(entry["least"], symbols, Form)
+    gap = least - evaluate(entry["least"], symbols, Form)
     require(not gap.cleared().terms, "the least value is another")
     return "slope 0 of a convex sum"
 
@@ -706,13 +711,12 @@ def optimum(entry):
 def crossover(entry):
     """Check that the ratio of two monomials is a power of the variable and equals 1 at the value."""
     symbols = {**forms(entry), entry["variable"]: Form.atom(entry["variable"], True)}
-    ratio = evaluate(f"({entry['left']})/({entry['right']})", symbols, Form)
+    text = f"({entry['left']})/({entry['right']})"
+    ratio = evaluate(text, symbols, Form)
     require(len(ratio.terms) == 1, "a side is no monomial")
     require(dict(next(iter(ratio.terms))).get((entry["variable"], True)), "the ratio does not depend on the variable")
-    there = {**symbols, entry["variable"]: evaluate(entry["value"], symbols, Form)}
-    require(
-        evaluate(f"({entry['left']})/({entry['right']})", there, Form).terms == {(): F(1)}, "the sides differ there"
-    )
+    there = evaluate(text, {**symbols, entry["variable"]: evaluate(entry["value"], symbols, Form)}, Form)
+    require(there.terms == {(): F(1)}, "the sides differ there")
     return "a ratio of monomials that is 1"
 
 
@@ -724,8 +728,8 @@ def unit(node, entry):
             return (F(0), F(0)) if value else None
         case ast.Name(name):
             return tuple(map(F, entry["units"].get(name) or (0, 0)))
-        case ast.Subscript(ast.Name(name), _):
-            return tuple(map(F, entry["units"][name]))
+        case ast.Subscript(name, _):
+            return unit(name, entry)
         case ast.UnaryOp(_, operand):
             return unit(operand, entry)
         case ast.BinOp(left, ast.Mult() | ast.Div() as operator, right):
@@ -737,9 +741,7 @@ def unit(node, entry):
             return power_of_unit(unit(base, entry), ast.Constant("1/2"), entry)
         case ast.Call(ast.Name("Sum" | "Abs"), [term, *_]):
             return unit(term, entry)
-        case ast.BinOp(left, _, right):
-            terms = [left, right]
-        case ast.Compare(left, _, [right]):
+        case ast.BinOp(left, _, right) | ast.Compare(left, _, [right]):
             terms = [left, right]
         case ast.Call(ast.Name("Max" | "Min"), terms):
             pass
@@ -846,9 +848,9 @@ def pieces(node, put_in=()):
     return found
 
 
-def largest(text, put_in=()):
-    """Return the monomials of which an expression is the largest."""
-    return {one for one, _ in pieces(text, put_in)}
+def largest(*texts, put_in=()):
+    """Return the monomials of which expressions are the largest."""
+    return {one for text in texts for one, _ in pieces(text, put_in)}
 
 
 class Lemmas:
@@ -875,7 +877,7 @@ class Lemmas:
 def statement(entry):
     """Symbols that are put to 1, the regime, and the terms and constraints that hold text."""
     ones = {name: () for name in entry["ones"]}
-    regime = {one for text in entry["regime"].values() for one in largest(text, ones)} - {()}
+    regime = largest(*entry["regime"].values(), put_in=ones) - {()}
     for name, domain in entry["symbols"].items():
         if name not in (*entry["tuned"], *entry["ones"], *(symbol for symbol, _ in entry["parameters"])):
             regime |= {((name, F(-1)),)} if domain["low"] is not None and F(domain["low"]) >= 1 else set()
@@ -883,21 +885,18 @@ def statement(entry):
     return ones, regime
 
 
-def grows(entry, monomial):
-    """Return the growth exponent of a monomial along the direction."""
-    return sum(F(entry["direction"].get(name, 0)) * power for name, power in monomial)
+def grows(entry, monomials):
+    """Return the growth exponent of the largest of these monomials along the direction."""
+    return max(sum(F(entry["direction"].get(name, 0)) * power for name, power in m) for m in monomials)
 
 
 def balance(entry):
     """The dual solution bounds the rate from below, the primal one reaches it, and the stated rate compares so."""
     ones, regime = statement(entry)
     lemmas, one = Lemmas(entry, ones), {()}
-    stated = largest(entry["rate"], ones)
-    terms, constraints = (
-        {m for text in entry[name].values() for m in largest(text, ones)} for name in ("terms", "constraints")
-    )
-    tuned = {*entry["tuned"]} - {*ones}
-    conditions = {m for text in entry["conditions"] for m in largest(text)}
+    stated = largest(entry["rate"], put_in=ones)
+    terms, constraints = (largest(*entry[name].values(), put_in=ones) for name in ("terms", "constraints"))
+    tuned, conditions = {*entry["tuned"]} - {*ones}, largest(*entry["conditions"])
     rates = {pieces(vertex["rate"])[0][0] for vertex in entry["vertices"]}
     require(not tuned & {name for m in conditions | rates | stated for name, _ in m}, "a rate has tuned symbols")
     lemmas.need(conditions, one, constraints)
@@ -918,8 +917,8 @@ def balance(entry):
         lemmas.need(stated, rates, region)
         lemmas.need(rates, stated, region)
         return "primal and dual solution of linear programs"
-    require(all(grows(entry, m) <= 0 for m in region), "the direction leaves the regime")
-    top, best = (max(grows(entry, m) for m in group) for group in (stated, rates))
+    require(grows(entry, region | {()}) <= 0, "the direction leaves the regime")
+    top, best = grows(entry, stated), grows(entry, rates)
     require(top < best if compares == "not implied" else top > best, "the direction does not tell the rates apart")
     return "dual solution and a direction" if compares == "not implied" else "primal, dual and a direction"
 
@@ -960,17 +959,15 @@ def choice(entry):
     for put, region in cases:
         if not roomy(set(region)):
             continue
-        rate = largest(entry["rate"], put)
-        terms, limits = (
-            {m for text in entry[name].values() for m in largest(text, put)} for name in ("terms", "constraints")
-        )
-        if entry["direction"] and all(grows(entry, m) <= 0 for m in region):
-            top, best = (max(grows(entry, m) for m in group) for group in (terms, rate))
-            over = top > best or any(grows(entry, m) > 0 for m in limits)
+        rate = largest(entry["rate"], put_in=put)
+        terms, constraints = (largest(*entry[name].values(), put_in=put) for name in ("terms", "constraints"))
+        if entry["direction"] and grows(entry, region | {()}) <= 0:
+            top, best = grows(entry, terms), grows(entry, rate)
+            over = top > best or grows(entry, constraints | {()}) > 0
             broken = broken or (over if entry["compares"] == "not implied" else best > top)
         if entry["compares"] != "not implied":
             lemmas.need(terms, rate, region)
-            lemmas.need(limits, {()}, region)
+            lemmas.need(constraints, {()}, region)
         if entry["compares"] == "constants":
             lemmas.need(rate, terms, region)
     require(broken or entry["compares"] == "constants", "the direction does not tell rate and terms apart")
@@ -981,8 +978,8 @@ def restated(entry):
     """Rate and terms are the same monomials."""
     ones, _ = statement(entry)
     require(not entry["tuned"] and not entry["constraints"], "something is tuned")
-    terms = {m for text in entry["terms"].values() for m in largest(text, ones)}
-    require(largest(entry["rate"], ones) == terms, "the monomials differ")
+    terms, rate = largest(*entry["terms"].values(), put_in=ones), largest(entry["rate"], put_in=ones)
+    require(rate == terms, "the monomials differ")
     return "the same monomials"
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from dpnotes.experiments import Context, Spec
@@ -18,3 +19,8 @@ def frame_of(experiment: Any, spec: Spec, cells: Iterable[Any] | None = None) ->
     parts = [pd.DataFrame(experiment.run_cell(spec, cell, Context("cpu", 10**9))) for cell in chosen]
     assert all(set(part) == set(parts[0]) for part in parts)
     return pd.concat(parts, ignore_index=True)
+
+
+def simulated(study: Any, spec: Spec | None = None) -> pd.DataFrame:
+    """Return results of a study's prediction as its `Simulation` draws them, for rules to be tried on."""
+    return study.simulated(spec or study.QUICK, np.random.default_rng(0), True)

@@ -11,6 +11,7 @@ import pytest
 from browser import Notebook, jupyterlab, launched
 
 from dpnotes.notebook.write import METADATA
+from tests.notebook.test_write import EXPLORER
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
@@ -20,30 +21,12 @@ FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 FAULTY = """\
 from IPython.display import HTML, display
-from dpnotes.notebook import plots
-from dpnotes.notebook.widgets import Explorer, slider
 
 display(HTML('<img src="http://example.org/tracker.png">'))
 display(HTML('<p style="color: #eeeeee">light words</p><p style="color: #222222">dark words</p>'))
 display(HTML('<div style="width: 900px">wide</div>'))
 display(HTML('<div style="width: 90px; overflow-x: auto"><div style="width: 200px">hidden</div></div>'))
-Explorer(
-    controls={"side": slider("side", 1, 9, value=3)},
-    compute=lambda side: {"area": side**2},
-    draw=lambda data, axes: plots.curve(axes, [0, 1], [0, 1]),
-    describe=lambda data: f"The area is {data['area']}.",
-)"""
-
-EXPLORED = """\
-from dpnotes.notebook import plots
-from dpnotes.notebook.widgets import Explorer, slider
-
-Explorer(
-    controls={"side": slider("side", 1, 9, value=3)},
-    compute=lambda side: {"area": side**2},
-    draw=lambda data, axes: plots.curve(axes, [0, data["area"]], [0, 1]),
-    describe=lambda data: f"The area is {data['area']}.",
-)"""
+""" + EXPLORER.replace('data["area"]', "1")
 
 MAPPED = """\
 figure, (axes,) = plots.new_figure()
@@ -65,21 +48,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("notebooks")
     for path in NOTEBOOKS:
         shutil.copy(path, root)
-    cells = [
-        nbformat.v4.new_markdown_cell(r"$\begin{nosuchthing} x$"),
-        nbformat.v4.new_code_cell(FAULTY),
-        nbformat.v4.new_code_cell("1 / 0"),
-    ]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=METADATA), root / "faulty.ipynb")
     spoils = nbformat.v4.new_output("stream", name="stdout", text="the answer\n")
     folded = nbformat.v4.new_code_cell(
         "print('the answer')", outputs=[spoils], execution_count=1, metadata={"jupyter": {"outputs_hidden": True}}
     )
-    cells = [nbformat.v4.new_code_cell(EXPLORED), nbformat.v4.new_code_cell(MAPPED)]
-    explored = nbformat.v4.new_notebook(cells=cells, metadata=METADATA)
-    nbformat.write(explored, root / "explored.ipynb")
-    cells = [folded, nbformat.v4.new_code_cell(LISTED)]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=METADATA), root / "folded.ipynb")
+    unset, code = nbformat.v4.new_markdown_cell(r"$\begin{nosuchthing} x$"), nbformat.v4.new_code_cell
+    made = {
+        "faulty": [unset, code(FAULTY), code("1 / 0")],
+        "explored": [code(EXPLORER), code(MAPPED)],
+        "folded": [folded, code(LISTED)],
+    }
+    for name, cells in made.items():
+        nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=METADATA), root / f"{name}.ipynb")
     return root
 
 

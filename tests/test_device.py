@@ -45,11 +45,7 @@ from dpnotes.papers.drift_escape.distributed import distributed_drift_escape
 from dpnotes.papers.drift_escape.distributed import practical as clients_practical
 from dpnotes.papers.drift_escape.selection import Selection, distributed_selection, trusted_selection
 from dpnotes.papers.goldstein.algorithms import online_to_nonconvex, plain
-from dpnotes.papers.noisy_sgd.algorithms import (
-    clipped_noisy_sgd,
-    noisy_sgd,
-    noisy_sgd_on_fresh_data,
-)
+from dpnotes.papers.noisy_sgd.algorithms import clipped_noisy_sgd, noisy_sgd, noisy_sgd_on_fresh_data
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.factorisation import BandedSquareRoot
 from dpnotes.privacy.mechanisms import Gaussian, Laplace
@@ -351,19 +347,12 @@ def descends(device: str) -> Any:
     )  # fmt: skip
 
 
-def noisy(device: str, door: Callable[..., Any], **how: Any) -> Any:
-    problem = network(device)
+def noisy(device: str, door: Callable[..., Any], problem: Any = None, **how: Any) -> Any:
+    problem = network(device) if problem is None else problem
     x, streams = start(problem.dim, device)
     noise = [NoiseChoice(0.1, 1.0, 1e-6, "by hand")] * RUNS
     how = {"norm_bound": 5.0, "step_size": 0.1, "num_steps": 4, "delta": 1e-6} | how
     return door(problem, noise, x, streams, **how)
-
-
-def fresh(device: str) -> Any:
-    x, streams = start(4, device)
-    noise = [NoiseChoice(0.1, 1.0, 1e-6, "by hand")] * RUNS
-    how = {"norm_bound": 5.0, "step_size": 0.1, "num_steps": 4, "delta": 1e-6}
-    return noisy_sgd_on_fresh_data(population(), noise, x, streams, batch_size=1000, **how)
 
 
 SIZES: dict[str, Any] = {"gradient_bound": 4.0, "smoothness": 4.0, "hessian_lipschitz": 1.0}
@@ -444,7 +433,7 @@ DOORS: dict[Callable[..., Any], Program] = {
     private_gradient_descent: descends,
     clipped_noisy_sgd: lambda on: noisy(on, clipped_noisy_sgd, sampling=POISSON, relation=Relation.ZERO_OUT),
     noisy_sgd: lambda on: noisy(on, noisy_sgd, sampling=FIXED),
-    noisy_sgd_on_fresh_data: fresh,
+    noisy_sgd_on_fresh_data: lambda on: noisy(on, noisy_sgd_on_fresh_data, population(), batch_size=1000),
     train: trains,
     stochastic_spider: adapts,
     drift_escape: escapes,

@@ -170,29 +170,29 @@ def loaded_by(statement: str) -> set[str]:
     return set(subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent, check=True).stdout.split())
 
 
-@pytest.mark.slow
-def test_importing_the_package_loads_nothing_heavy():
-    assert loaded_by("import dpnotes") == set()
-    assert "sympy" in loaded_by("import sympy"), "control: what is loaded is seen"
+NAMES = [name.removesuffix(".__init__") for name, _ in modules()]
+THEORY = [name for name in NAMES if name.split(".")[1:2] == ["theory"]]
+CLAIMS = [name for name, path in modules() if is_of_claims(name) and path.stem != "__init__"]
 
 
 @pytest.mark.slow
-def test_importing_the_theory_loads_only_sympy_and_scipy():
-    names = [name for name, _ in modules() if name.split(".")[1] == "theory"]
-    assert names
-    assert loaded_by("\n".join(f"import {name.removesuffix('.__init__')}" for name in names)) <= {"sympy", "scipy"}
+@pytest.mark.parametrize(
+    ("imported", "not_loaded"),
+    [
+        (["dpnotes"], HEAVY),
+        (THEORY, HEAVY - {"sympy", "scipy"}),
+        (["dpnotes.train.plan"], {"sympy"}),
+        (CLAIMS, {"torch"}),
+    ],
+    ids=("the package", "the theory", "training", "claims"),
+)
+def test_importing_loads_no_more_than_it_must(imported: list[str], not_loaded: set[str]):
+    assert imported and not loaded_by(f"import {', '.join(imported)}") & not_loaded
 
 
 @pytest.mark.slow
-def test_training_loads_no_sympy():
-    assert "sympy" not in loaded_by("import dpnotes.train.plan")
-
-
-@pytest.mark.slow
-def test_importing_claims_loads_no_torch():
-    claims = [name.removesuffix(".__init__") for name, _ in modules() if is_of_claims(name)]
-    assert claims
-    assert "torch" not in loaded_by("\n".join(f"import {name}" for name in claims))
+def test_control_what_is_loaded_is_seen():
+    assert "sympy" in loaded_by("import sympy")
 
 
 def test_core_stays_small():

@@ -23,12 +23,12 @@ NOTEBOOK = "01_budget_schedules.ipynb"  # shows stored results
 
 
 def run(*command: str | Path, cwd: Path, code: int = 0, **variables: str) -> str:
-    """Return the output of a program that has nothing of the repository in its environment."""
+    """Return what a program says that has nothing of the repository in its environment; of a success the output."""
     hidden = {"PYTHONPATH", "DPNOTES_RESULTS", "VIRTUAL_ENV"}
     kept = {name: value for name, value in environment().items() if name not in hidden}
     done = subprocess.run([*map(str, command)], cwd=cwd, env=kept | variables, capture_output=True, text=True)
     assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
+    return done.stdout + (done.stderr if code else "")
 
 
 @pytest.fixture(scope="module")
@@ -52,20 +52,21 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def python_with(wheel: Path, folder: Path) -> Path:
-    """The Python of an environment with a wheel, and with this environment's packages except this one."""
+def python_with(folder: Path, *package: str | Path) -> Path:
+    """The Python of an environment with this package as pip installs it, and with this environment's other packages."""
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder.parent)
     python = folder / "bin" / "python"
     (site,) = (folder / "lib").glob("python*/site-packages")
     # A folder named in a .pth is searched, but not its own .pth files, such as that of an editable install.
     (site / "packages.pth").write_text(sysconfig.get_path("purelib"))
-    run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel, cwd=folder)
+    options = ["--no-deps", "--no-index", "--no-build-isolation", *package]
+    run(sys.executable, "-m", "pip", "--python", python, "install", *options, cwd=folder)
     return python
 
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return python_with(wheel, tmp_path_factory.mktemp("environment"))
+    return python_with(tmp_path_factory.mktemp("environment"), wheel)
 
 
 @pytest.fixture(scope="module")
@@ -125,27 +126,17 @@ def test_its_results_stand_as_those_of_the_repository(reader: Path, installed: P
     assert states[0] == states[1] and "stored" in states[0].values()
 
 
-def test_nothing_is_written_into_an_installation(reader: Path, installed: Path, tmp_path: Path):
+def test_nothing_is_written_into_an_installation(reader: Path, installed: Path):
     for arguments in (["run", "goldstein.tree"], ["verify", "--write"], ["status", "--write"]):
-        command = [installed, "-m", "dpnotes", *arguments]
-        done = subprocess.run(
-            command, cwd=reader, env=environment() | {"PYTHONPATH": ""}, capture_output=True, text=True
-        )
-        assert done.returncode == 2 and "Expected DPNOTES_RESULTS to be a folder of yours" in done.stderr
-    folder = installed.parents[1]
-    (carried,) = folder.glob("lib/python*/site-packages/dpnotes/carried/notebooks")
-    assert {path.name for path in carried.iterdir()} == {path.name for path in (ROOT / "notebooks").glob("*.ipynb")} | {
-        "results"
-    }
+        said = run(installed, "-m", "dpnotes", *arguments, cwd=reader, code=2)
+        assert "Expected DPNOTES_RESULTS to be a folder of yours" in said
+    (carried,) = installed.parents[1].glob("lib/python*/site-packages/dpnotes/carried/notebooks")
+    originals = {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
+    assert {path.name for path in carried.iterdir()} == originals | {"results"}
 
 
 def test_an_editable_install_has_no_copies_and_finds_the_repository(source: Path, tmp_path: Path):
-    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "environment", cwd=tmp_path)
-    python = tmp_path / "environment/bin/python"
-    (site,) = (tmp_path / "environment/lib").glob("python*/site-packages")
-    (site / "packages.pth").write_text(sysconfig.get_path("purelib"))
-    options = ["--no-deps", "--no-index", "--no-build-isolation", "-e", source]
-    run(sys.executable, "-m", "pip", "--python", python, "install", *options, cwd=tmp_path)
+    python = python_with(tmp_path / "environment", "-e", source)
     assert not (source / "dpnotes/carried").exists()
     program = "from dpnotes.experiments import results_folder; print(results_folder())"
     assert run(python, "-c", program, cwd=tmp_path).strip() == str(source / "notebooks/results")
@@ -157,7 +148,7 @@ def test_students_install_a_wheel_without_solutions(reader: Path, installed: Pat
     said = run(installed, "-m", "dpnotes", "handout", tmp_path / "handout", cwd=reader)
     (wheel,) = (tmp_path / "handout" / "students").glob("*.whl")
     assert f"{wheel.name}: the package without solutions" in said
-    students = python_with(wheel, tmp_path / "environment")
+    students = python_with(tmp_path / "environment", wheel)
     program = "from dpnotes.exercises.rates import crossing; crossing.solution(); crossing.check(1)"
     told = run(students, "-c", program, cwd=tmp_path)
     assert told.startswith("This copy of dpnotes has no solutions") and "Not yet: at this epsilon" in told

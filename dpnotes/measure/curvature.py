@@ -31,6 +31,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -40,6 +41,7 @@ from torch import Tensor
 from dpnotes.measure.lanczos import BREAKDOWN, DIRECTIONS, Product, Tridiagonal, lanczos, ritz_values
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, EachFinite, EachPositive, NonNegative, Positive, Probability, checked
 
 _POINTS, _ROUNDS = 16, 6  # of the search for the lower end: from 50 nats of gap to 50 / 15^6, a relative 4e-6
 _STEP = 1e-5  # relative: more than the last step of the search
@@ -94,6 +96,7 @@ def hvp_from_loss(loss: Callable[[Tensor], Tensor] | Sequence[Callable[[Tensor],
 
 
 # ---------------------------------------------------------------- intervals
+@checked
 @dataclass(frozen=True, eq=False)
 class Interval:
     """Bounds on one number a run; `(-inf, inf)` says that nothing is known, as after a product that was not finite.
@@ -108,16 +111,21 @@ class Interval:
 
     lower: Tensor
     upper: Tensor
-    failure_probability: float = 0.0
+    failure_probability: NonNegative = 0.0
     num_products: Tensor | None = None
-
-    def __post_init__(self) -> None:
-        validate.non_negative(failure_probability=self.failure_probability)
 
     @property
     def width(self) -> Tensor:
         """`upper - lower`, `(...)`."""
         return self.upper - self.lower
+
+
+class ProductOptions(TypedDict, total=False):
+    """The start vectors and the precision of products with a Hessian, as `smallest_eigenvalue` explains them."""
+
+    call: int | Tensor
+    dtype: torch.dtype
+    product_error: float | None
 
 
 def smallest_eigenvalue(
@@ -127,13 +135,11 @@ def smallest_eigenvalue(
     *,
     num_products: int,
     failure_probability: float,
-    call: int | Tensor = 0,
     smoothness: float | Tensor | None = None,
     tolerance: float | None = None,
     threshold: float | Tensor | None = None,
     active: Tensor | None = None,
-    dtype: torch.dtype = torch.float64,
-    product_error: float | None = None,
+    **products: Unpack[ProductOptions],
 ) -> Interval:
     """An interval for the smallest eigenvalue of each Hessian of a batch, by Lanczos from a random start vector.
 
@@ -155,13 +161,13 @@ def smallest_eigenvalue(
       streams: of the runs, the first axis of the batch.
       num_products: the most products to compute; see `sufficient_products`.
       failure_probability: of the lower end of one run, in (0, 1).
-      call: number of the draw; a tensor `(runs, ...)` gives the batch its shape: `(runs, iterates)`, say, with the
-        numbers of the iterates, so that each has its own start vector.
       smoothness: a proved bound on the spectral norm, > 0; the interval is clipped to it.
       tolerance: a run stops once its interval is narrower than this times the largest absolute Ritz value; None: never.
       threshold: a run stops once its interval does not contain this number; None: never.
       active: `(runs, ...)` bool, the runs to compute; the others get no products and know nothing. None: all.
-      dtype: of the vectors sent to `hvp`.
+      call: number of the draw, 0 unless given; a tensor `(runs, ...)` gives the batch its shape: `(runs, iterates)`,
+        say, with the numbers of the iterates, so that each has its own start vector.
+      dtype: of the vectors sent to `hvp`, float64 unless given.
       product_error: norm of the error of a product, relative to the spectral norm; None: four times the machine epsilon
         of `dtype`.
 
@@ -177,8 +183,7 @@ def smallest_eigenvalue(
       (True, True)
     """
     search = _Search(dim, failure_probability, smoothness, tolerance, threshold)
-    matrix = _tridiagonal(hvp, streams, num_products, call, active, dtype, product_error, search)
-    return search.smallest(matrix)
+    return search.smallest(_tridiagonal(hvp, streams, num_products, search, active, **products))
 
 
 def spectral_norm(
@@ -188,9 +193,7 @@ def spectral_norm(
     *,
     num_products: int,
     failure_probability: float,
-    call: int | Tensor = 0,
-    dtype: torch.dtype = torch.float64,
-    product_error: float | None = None,
+    **products: Unpack[ProductOptions],
 ) -> Interval:
     """An interval for the largest absolute eigenvalue, from both ends of one Lanczos run; arguments as above.
 
@@ -204,9 +207,9 @@ def spectral_norm(
       >>> bool(found.lower <= 3 <= found.upper), bool(found.width < 1e-6)
       (True, True)
     """
-    validate.between(0, 1, failure_probability=failure_probability)
+    validate.between(0, 1, failure_probability=failure_probability)  # by the value that was typed
     search = _Search(dim, failure_probability / 2)
-    matrix = _tridiagonal(hvp, streams, num_products, call, None, dtype, product_error, search)
+    matrix = _tridiagonal(hvp, streams, num_products, search, **products)
     low, high = search.smallest(matrix), search.smallest(replace(matrix, diagonal=-matrix.diagonal))
     lower = torch.maximum(-low.upper, -high.upper).clamp_min(0)
     return Interval(lower, torch.maximum(-low.lower, -high.lower), failure_probability, matrix.num_products)
@@ -216,11 +219,12 @@ def _tridiagonal(
     hvp: Product,
     streams: Streams,
     num_products: int,
-    call: int | Tensor,
-    active: Tensor | None,
-    dtype: torch.dtype,
-    product_error: float | None,
     search: "_Search",
+    active: Tensor | None = None,
+    *,
+    call: int | Tensor = 0,
+    dtype: torch.dtype = torch.float64,
+    product_error: float | None = None,
 ) -> Tridiagonal:
     if not isinstance(call, Tensor):
         validate.at_least(0, call=call)
@@ -232,22 +236,16 @@ def _tridiagonal(
     return lanczos(hvp, start, num_products, active=active, stop=search.stop, product_error=product_error)
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class _Search:
     """The rules that make an interval of a tridiagonal matrix, and say whether it is good enough."""
 
-    dim: int
-    failure_probability: float
-    smoothness: float | Tensor | None = None
-    tolerance: float | None = None
-    threshold: float | Tensor | None = None
-
-    def __post_init__(self) -> None:
-        validate.at_least(1, dim=self.dim)
-        validate.between(0, 1, failure_probability=self.failure_probability)
-        validate.or_none(validate.positive, tolerance=self.tolerance)
-        validate.or_none(validate.every, validate.positive, smoothness=self.smoothness)
-        validate.or_none(validate.every, validate.real, threshold=self.threshold)
+    dim: AtLeastOne
+    failure_probability: Probability
+    smoothness: EachPositive[float | Tensor] | None = None
+    tolerance: Positive | None = None
+    threshold: EachFinite[float | Tensor] | None = None
 
     @property
     def stop(self) -> Callable[[Tridiagonal], Tensor] | None:
@@ -375,7 +373,8 @@ class _Polynomials:
 
 
 # ---------------------------------------------------------------- how many products
-def sufficient_products(dim: int, relative_width: float, failure_probability: float) -> int:
+@checked
+def sufficient_products(dim: AtLeastOne, relative_width: Positive, failure_probability: Probability) -> int:
     """Products after which an interval of `smallest_eigenvalue` is narrow, whatever the spectrum.
 
     For polynomials of degree k - 1 the Gauss rule of the Ritz values is exact, so Chebyshev's polynomial on their range
@@ -397,8 +396,5 @@ def sufficient_products(dim: int, relative_width: float, failure_probability: fl
       >>> sufficient_products(dim=10**6, relative_width=0.05, failure_probability=1e-3)
       47
     """
-    validate.at_least(1, dim=dim)
-    validate.positive(relative_width=relative_width)
-    validate.between(0, 1, failure_probability=failure_probability)
     rate = math.acosh(1 / _start_component(dim, failure_probability))
     return min(dim, 1 + math.ceil(rate / (2 * math.asinh(math.sqrt(relative_width / 2)))))

@@ -355,7 +355,8 @@ def _leads(leads: list[_Lead], met: Tensor, element: Tensor, norm: float) -> lis
     return sorted(useful, key=lambda lead: lead.steps)
 
 
-def mean_gradient(problem: Problem, numbers_at_once: int = 2**24) -> Gradient:
+@checked
+def mean_gradient(problem: Problem, numbers_at_once: AtLeastOne = 2**24) -> Gradient:
     """The gradient of a problem's mean over all examples, for `certify_goldstein`.
 
     Args:
@@ -369,7 +370,6 @@ def mean_gradient(problem: Problem, numbers_at_once: int = 2**24) -> Gradient:
       tensor([[-1.0000, -0.3333,  1.0000]])
     """
     validate.provides("gradients", "num_examples", "dim", problem=problem)
-    validate.at_least(1, numbers_at_once=numbers_at_once)
     at_once = max(1, numbers_at_once // (problem.num_examples * problem.dim))
 
     def gradient(points: Tensor) -> Tensor:
@@ -384,7 +384,8 @@ def mean_gradient(problem: Problem, numbers_at_once: int = 2**24) -> Gradient:
 
 
 # ---------------------------------------------------------------- where the norm is known
-def norm_of_max(slopes: Tensor, offsets: Tensor, x: Tensor, radius: float) -> Interval:
+@checked
+def norm_of_max(slopes: Tensor, offsets: Tensor, x: Tensor, radius: Positive) -> Interval:
     """The Goldstein norm of `max_k a_k' y + b_k` at a point, up to rounding.
 
     The gradients in the ball are the slopes of the pieces that are active somewhere in it. The ball is closed: a piece
@@ -407,7 +408,6 @@ def norm_of_max(slopes: Tensor, offsets: Tensor, x: Tensor, radius: float) -> In
       >>> [round(float(norm_of_max(*absolute, torch.tensor([at, 3.0]), 1.0).upper), 9) for at in (0.9, 1.1)]
       [0.0, 1.0]
     """
-    validate.positive(radius=radius)
     if slopes.dim() != 2 or x.shape != slopes.shape[1:] or offsets.shape != slopes.shape[:1]:
         raise ValueError(
             f"Expected slopes {tuple(slopes.shape)}, offsets {tuple(offsets.shape)} and x {tuple(x.shape)} to be "

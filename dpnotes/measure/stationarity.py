@@ -8,11 +8,12 @@ regularization of Newton method and its global performance", Math. Program. 108,
 import math
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from dpnotes.measure.curvature import Interval, Product, smallest_eigenvalue
+from dpnotes.measure.curvature import Interval, Product, ProductOptions, smallest_eigenvalue
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.validate import EachPositive, Positive, checked
@@ -66,6 +67,12 @@ class Certificate:
         return self.verdict == Verdict.UNDECIDED
 
 
+class EigenvalueOptions(ProductOptions, total=False):
+    """Options of products with a Hessian, and what is known of its spectral norm."""
+
+    smoothness: float | Tensor | None
+
+
 @checked
 def certify_sosp(
     hvp: Product,
@@ -78,10 +85,7 @@ def certify_sosp(
     smooth: bool,
     num_products: int,
     failure_probability: float,
-    call: int | Tensor = 0,
-    smoothness: float | Tensor | None = None,
-    dtype: torch.dtype = torch.float64,
-    product_error: float | None = None,
+    **products: Unpack[EigenvalueOptions],
 ) -> Certificate:
     """Certify for each point of a batch whether it is an alpha-SOSP: yes, no or undecided.
 
@@ -101,8 +105,8 @@ def certify_sosp(
       smooth: whether the loss has a Hessian everywhere, as the caller declares. ReLU and max-pooling have none.
       num_products: the most products to compute; `curvature.sufficient_products` computes how many suffice.
       failure_probability: for the eigenvalue's lower end, in (0, 1); that of the gradient's bounds is added to it.
-      call: number of the draw, or `(runs, iterates)`; its shape is the shape of the batch.
       smoothness: a proved bound on the spectral norm; a bound below `sqrt(rho alpha)` decides the eigenvalue.
+      call: number of the draw, or `(runs, iterates)`; its shape is the shape of the batch.
       dtype: the type of the vectors sent to `hvp`.
       product_error: as in `curvature.smallest_eigenvalue`.
 
@@ -126,6 +130,7 @@ def certify_sosp(
             "pooling, or report the gradient norm alone."
         )
     given = gradient_norm if isinstance(gradient_norm, Interval) else Interval(gradient_norm, gradient_norm)
+    call = products.get("call")
     shape = call.shape if isinstance(call, Tensor) else (len(streams),)
     if given.lower.shape != shape or given.upper.shape != shape:
         raise ValueError(f"Expected gradient_norm, {tuple(given.lower.shape)}, to be of shape {tuple(shape)}.")
@@ -144,12 +149,9 @@ def certify_sosp(
         streams,
         num_products=num_products,
         failure_probability=failure_probability,
-        call=call,
-        smoothness=smoothness,
         threshold=threshold,
         active=torch.isfinite(norm.upper) & ~too_long,
-        dtype=dtype,
-        product_error=product_error,
+        **products,
     )
     # A Ritz value on the threshold is "no" only up to rounding, which its upper end includes.
     no = too_long | (eigenvalue.upper <= threshold)
@@ -161,7 +163,8 @@ def certify_sosp(
 
 
 # ---------------------------------------------------------------- along a run, with exact Hessians
-def sosp_level(gradient_norms: Tensor, smallest_eigenvalues: Tensor, hessian_lipschitz: float) -> Tensor:
+@checked
+def sosp_level(gradient_norms: Tensor, smallest_eigenvalues: Tensor, hessian_lipschitz: Positive) -> Tensor:
     """The infimum of the accuracies that a point reaches: it is an a-SOSP exactly for `a` above it (and above 0).
 
     It is `max(||g||, min(lambda, 0)^2 / rho)`, which has the unit of a gradient.
@@ -181,7 +184,6 @@ def sosp_level(gradient_norms: Tensor, smallest_eigenvalues: Tensor, hessian_lip
       >>> sosp_level(torch.tensor([0.1, 0.1, 0.1]), torch.tensor([1.0, -0.2, -2.0]), hessian_lipschitz=2.0)
       tensor([0.1000, 0.1000, 2.0000])
     """
-    validate.positive(hessian_lipschitz=hessian_lipschitz)
     if gradient_norms.shape != smallest_eigenvalues.shape:
         raise ValueError(
             f"Expected gradient_norms, {tuple(gradient_norms.shape)}, and smallest_eigenvalues, "
@@ -197,8 +199,9 @@ def sosp_level(gradient_norms: Tensor, smallest_eigenvalues: Tensor, hessian_lip
     return torch.where(known, level, torch.inf)
 
 
+@checked
 def fraction_of_sosp(
-    gradient_norms: Tensor, smallest_eigenvalues: Tensor, alpha: float, hessian_lipschitz: float
+    gradient_norms: Tensor, smallest_eigenvalues: Tensor, alpha: Positive, hessian_lipschitz: float
 ) -> Tensor:
     """The fraction of a run's iterates that are alpha-SOSPs.
 
@@ -219,14 +222,14 @@ def fraction_of_sosp(
       >>> fraction_of_sosp(norms, eigenvalues, alpha=0.2, hessian_lipschitz=1.0)
       tensor([0.5000], dtype=torch.float64)
     """
-    validate.positive(alpha=alpha)
     level = sosp_level(gradient_norms, smallest_eigenvalues, hessian_lipschitz)
     validate.at_least(1, num_iterates=level.shape[-1])
     return (level < alpha).double().mean(-1)
 
 
+@checked
 def reached_alpha(
-    gradient_norms: Tensor, smallest_eigenvalues: Tensor, hessian_lipschitz: float, fraction: float = 0.5
+    gradient_norms: Tensor, smallest_eigenvalues: Tensor, hessian_lipschitz: float, fraction: Positive = 0.5
 ) -> Tensor:
     """The smallest accuracy that a fraction of a run's iterates reach.
 
@@ -250,7 +253,6 @@ def reached_alpha(
       >>> reached_alpha(torch.tensor([[0.3, 0.1, 0.0, 0.2]]), torch.tensor([[1.0, 1.0, -0.7, 0.0]]), 1.0)
       tensor([0.2000])
     """
-    validate.positive(fraction=fraction)
     if fraction > 1:
         raise ValueError(f"Expected 0 < fraction={fraction!r} <= 1.")
     level = sosp_level(gradient_norms, smallest_eigenvalues, hessian_lipschitz)

@@ -1,6 +1,7 @@
 """The map of n and d: who has the smallest order where, with exact borders, and orders along n beside it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import ipywidgets
@@ -73,7 +74,7 @@ def algorithm_map(
             "reading": ipywidgets.Dropdown(options=[*readings], description="rates"),
         },
         compute=compute,
-        draw=drawing(subject),
+        draw=partial(_draw, subject),
         describe=lambda data: described(data, subject),
         widths=(1, 1),
         size=(9.6, 4.4),
@@ -81,33 +82,29 @@ def algorithm_map(
     )
 
 
-def drawing(subject: str) -> Callable[[Mapping[str, Any], Any, Any], None]:
-    """Return the function that draws the data of `mapped` on two axes."""
-
-    def draw(data: Mapping[str, Any], area: Any, over_n: Any) -> None:
-        given, named = data["given"], data["named"]
-        tints = [_TINTS[place % len(_TINTS)] if names else "#ededed" for place, names in enumerate(named)]
-        ends = (*np.log10(N), *np.log10(D))
-        area.imshow(data["places"], extent=ends, origin="lower", aspect="auto", vmin=-0.5, vmax=len(named) - 0.5,
-                    cmap=ListedColormap(tints), interpolation="nearest")  # fmt: skip
-        for line in data["borders"]:
-            area.plot(*(line.T / np.log(10)), color="black", linewidth=1.1)
-        _name_regions(area, data["places"], named)
-        x, y = np.log10(given["num_examples"]), np.log10(given["dim"])
-        area.plot([x], [y], marker="*", markersize=14, color="black", markeredgecolor="white", zorder=6)
-        area.annotate("you are here", (x, y), (6, 6), textcoords="offset points", fontsize=8, zorder=6)
-        plots.log_axis(area, "x", *N)
-        plots.log_axis(area, "y", *D)
-        plots.label(area, x="examples n", y="dimension d", title=f"smallest {subject}, {data['reading']}")
-        for style, (name, heights) in enumerate(data["curves"].items()):
-            plots.curve(over_n, _N, heights, label=name, style=style, log="xy")
-        over_n.axvline(x, color=plots.GREY, linewidth=0.8)
-        plots.log_axis(over_n, "x", *N)
-        plots.log_axis(over_n, "y", 1e-6, 10.0)
-        plots.label(over_n, x="examples n", title=f"over n at d = {given['dim']:g}")
-        over_n.legend(frameon=False, fontsize=8, loc="lower left")
-
-    return draw
+def _draw(subject: str, data: Mapping[str, Any], area: Any, over_n: Any) -> None:
+    """Draw the data of `mapped` on two axes."""
+    given, named = data["given"], data["named"]
+    tints = [_TINTS[place % len(_TINTS)] if names else "#ededed" for place, names in enumerate(named)]
+    ends = (*np.log10(N), *np.log10(D))
+    area.imshow(data["places"], extent=ends, origin="lower", aspect="auto", vmin=-0.5, vmax=len(named) - 0.5,
+                cmap=ListedColormap(tints), interpolation="nearest")  # fmt: skip
+    for line in data["borders"]:
+        area.plot(*(line.T / np.log(10)), color="black", linewidth=1.1)
+    _name_regions(area, data["places"], named)
+    x, y = np.log10(given["num_examples"]), np.log10(given["dim"])
+    area.plot([x], [y], marker="*", markersize=14, color="black", markeredgecolor="white", zorder=6)
+    area.annotate("you are here", (x, y), (6, 6), textcoords="offset points", fontsize=8, zorder=6)
+    plots.log_axis(area, "x", *N)
+    plots.log_axis(area, "y", *D)
+    plots.label(area, x="examples n", y="dimension d", title=f"smallest {subject}, {data['reading']}")
+    for style, (name, heights) in enumerate(data["curves"].items()):
+        plots.curve(over_n, _N, heights, label=name, style=style, log="xy")
+    over_n.axvline(x, color=plots.GREY, linewidth=0.8)
+    plots.log_axis(over_n, "x", *N)
+    plots.log_axis(over_n, "y", 1e-6, 10.0)
+    plots.label(over_n, x="examples n", title=f"over n at d = {given['dim']:g}")
+    over_n.legend(frameon=False, fontsize=8, loc="lower left")
 
 
 def _name_regions(area: Any, places: np.ndarray, named: Sequence[Sequence[str]]) -> None:

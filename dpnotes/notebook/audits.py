@@ -42,17 +42,12 @@ def draw_curves(
     """
     for style, (name, y) in enumerate(curves.items()):
         plots.curve(axes, x, y, label=name, style=style, log=log)
-    for which, values in (
-        ("x", np.asarray(x, dtype=float)),
-        ("y", np.concatenate([*map(np.atleast_1d, curves.values())])),
-    ):
+    for which, values in (("x", np.asarray(x)), ("y", np.concatenate([*map(np.atleast_1d, curves.values())]))):
         low, high = float(np.nanmin(values)), float(np.nanmax(values))
         if which in log:
             plots.log_axis(axes, which, low * 0.9, max(high, low * 1.1) * 1.1)  # type: ignore[arg-type]
-        elif which == "x":
-            axes.set_xlim(low, max(high, low + 1))
         else:
-            axes.set_ylim(0, 1.08 * high)
+            axes.set(**{f"{which}lim": (low, max(high, low + 1)) if which == "x" else (0, 1.08 * high)})
     plots.label(axes, x=x_label, y=y_label, legend=legend)
 
 
@@ -80,11 +75,9 @@ def trade_off_picture(risks: Mapping[str, Any]) -> plots.Picture:
         plots.curve(axes, shares, risk.missed(shares), label=readings[name], style=style)
         plots.points(axes, [1 - risk.right], [1 - risk.right], style=style)
     axes.plot([0, 1], [1, 0], color=plots.GREY, linewidth=1, linestyle=":", label="blind guess: right 50%")
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1)
-    plots.label(
-        axes, "false alarms", "misses", "least errors of any attack; marks: the best guess at even odds", legend=True
-    )
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    title = "least errors of any attack; marks: the best guess at even odds"
+    plots.label(axes, "false alarms", "misses", title, legend=True)
     plots.make_room(figure)
     return plots.Picture(figure, description)
 
@@ -107,14 +100,12 @@ def draw_scores(axes: Axes, included: ArrayLike, without: ArrayLike, threshold: 
     both = np.concatenate([included, without])
     low, high = min(both.min(), threshold), max(both.max(), threshold)
     margin = 0.05 * (high - low) or 1.0
-    edges, highest = np.linspace(low - margin, high + margin, 80), 0.0
-    for style, (name, scores) in enumerate((("with the example", included), ("without it", without))):
-        density, _ = np.histogram(scores, edges, density=True)
-        highest = max(highest, float(density.max()))
-        axes.stairs(density, edges, fill=True, color=plots.COLOURS[style], alpha=0.45, label=name)
+    edges = np.linspace(low - margin, high + margin, 80)
+    densities = [np.histogram(scores, edges, density=True)[0] for scores in (included, without)]
+    for density, colour, name in zip(densities, plots.COLOURS, ("with the example", "without it"), strict=False):
+        axes.stairs(density, edges, fill=True, color=colour, alpha=0.45, label=name)
     axes.axvline(threshold, color="black", linestyle="--", linewidth=1.4, label="threshold")
-    axes.set_xlim(edges[0], edges[-1])
-    axes.set_ylim(0, 1.05 * highest)
+    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.05 * np.max(densities)))
     plots.label(axes, x="score", y="density", title="what the attacker sees", legend=True)
 
 
@@ -133,17 +124,13 @@ def draw_verdict(axes: Axes, claim: float, exact: float, bound: float) -> None:
     ['4.38', '∞', '4.6']
     """
     largest = 1.6 * max([claim, bound] + [exact] * math.isfinite(exact))
-    places = {"audit": bound, "exact": exact, "claim": claim}
-    for row, (style, value) in enumerate(zip((0, 2, 1), places.values(), strict=True)):
-        shown = min(value, 2 * largest)
-        axes.barh(row, shown, color=plots.COLOURS[style], height=0.6)
-    for row, value in reversed([*enumerate(places.values())]):
+    for row, style, value in ((2, 1, claim), (1, 2, exact), (0, 0, bound)):
+        axes.barh(row, min(value, 2 * largest), color=plots.COLOURS[style], height=0.6)
         text = "∞" if math.isinf(value) else f"{value:.3g}"
         axes.text(min(value, 0.88 * largest) + 0.02 * largest, row, text, va="center", fontsize=9)
     axes.axvline(claim, color=plots.COLOURS[1], linewidth=1.4, linestyle="--")
-    axes.set_xlim(0, largest)
-    axes.set_ylim(-0.6, 2.6)
-    axes.set_yticks(range(3), [*places])
+    axes.set(xlim=(0, largest), ylim=(-0.6, 2.6))
+    axes.set_yticks(range(3), ["audit", "exact", "claim"])
     plots.label(axes, x="ε", title="claimed, exact, audited")
 
 

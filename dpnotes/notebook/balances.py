@@ -5,6 +5,7 @@ down without another one rising. All formulas come from claims that are passed i
 """
 
 import html
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
@@ -45,11 +46,9 @@ def meeting(found: Balance, vertex: Vertex) -> str:
     >>> print(meeting(found, found.vertices[0]))
     \left(\eta\right)^{1/2} \cdot \left(\frac{1}{\eta n}\right)^{1/2} = n^{-1/2}
     """
-    everything = {**found.terms, **found.constraints}
-    factors = []
-    for name, weight in vertex.weights.items():
-        power = "" if weight == 1 else f"^{{{weight}}}"
-        factors.append(f"\\left({latex_of(everything[name])}\\right){power}")
+    formulas = {**found.terms, **found.constraints}
+    powers = {name: "" if weight == 1 else f"^{{{weight}}}" for name, weight in vertex.weights.items()}
+    factors = (f"\\left({latex_of(formulas[name])}\\right){power}" for name, power in powers.items())
     return " \\cdot ".join(factors) + f" = {latex_of(vertex.rate)}"
 
 
@@ -150,9 +149,8 @@ class Numbers:
                     given = ", ".join(f"{s} = {values[s]:g}" for s in self.kept)
                     raise ValueError(f"Expected {name} {kind}, which fails at {given}.")
         powers = self._rates @ logs
-        place = int(np.argmax(powers))
+        place, best = int(np.argmax(powers)), float(np.max(powers))
         parameters = self._parameters[place]
-        best = float(powers[place])
         tuned = self._linear_program(logs)[0] if parameters is None else parameters @ logs
         sizes = self._tuned @ tuned + self._given @ logs - best * self._is_term
         return Solved(
@@ -241,6 +239,7 @@ def _one_balance(claim: Claim) -> Explorer:
     numbers = Numbers(statement.balance())
     kept = {symbol.name: symbol for symbol in sorted(numbers.kept, key=_importance)}
     tuned = {symbol.name: symbol for symbol in numbers.balance.tuned}
+    vertices = {str(vertex.rate): vertex for vertex in numbers.balance.vertices}
     names = [name for name in tuned if any(abs(numbers.slope(f, tuned[name])) > 0 for f in numbers.formulas)]
     # A parameter to choose, rather than the quantity that is minimised.
     first = next((name for name in names if tuned[name] not in numbers.balance.terms.values()), names[0])
@@ -258,9 +257,7 @@ def _one_balance(claim: Claim) -> Explorer:
             "axis": axis,
             "here": here,
             "rate": solved.rate,
-            "rates": {
-                str(v.rate): value for v, value in zip(numbers.balance.vertices, numbers.rates(point), strict=True)
-            },
+            "rates": dict(zip(vertices, numbers.rates(point), strict=True)),
             "vertex": str(solved.vertex.rate),
             "weights": {name: str(weight) for name, weight in solved.vertex.weights.items()},
             "tuned": {s.name: value for s, value in solved.tuned.items()},
@@ -272,7 +269,7 @@ def _one_balance(claim: Claim) -> Explorer:
         }
 
     def describe(data: Mapping[str, Any]) -> str:
-        vertex = next(v for v in numbers.balance.vertices if str(v.rate) == data["vertex"])
+        vertex = vertices[data["vertex"]]
         subject = latex_of(statement.subject)
         values = ", ".join(f"${latex_of(tuned[name])}$ ≈ {value:.3g}" for name, value in data["tuned"].items())
         choice = "" if data["unique"] else " (one of several choices that are equally good)"
@@ -284,8 +281,7 @@ def _one_balance(claim: Claim) -> Explorer:
         regime = f"<b>Regime</b>, which holds here: {within}."
         if others:
             value, name = others[-1]
-            second = next(v.rate for v in numbers.balance.vertices if str(v.rate) == name)
-            regime += f" The next vertex is {_shown(second)} ≈ {value:.3g}."
+            regime += f" The next vertex is {_shown(vertices[name].rate)} ≈ {value:.3g}."
         lines = [
             f"<b>Best rate</b> ${subject}$ ≈ {data['rate']:.3g}{largest}: {_shown(vertex.rate)}.",
             f"<b>What meets there</b> (weight): {weights}. Product: {_shown(meeting(numbers.balance, vertex))}.",
@@ -293,9 +289,8 @@ def _one_balance(claim: Claim) -> Explorer:
             f"<b>In print</b>, at this point, constants 1: {compared}.",
             regime,
         ]
-        return "".join(
-            f'<div style="line-height: 1.9; overflow-x: auto; overflow-y: hidden">{line}</div>' for line in lines
-        )
+        style = "line-height: 1.9; overflow-x: auto; overflow-y: hidden"
+        return "".join(f'<div style="{style}">{line}</div>' for line in lines)
 
     axis = ipywidgets.Dropdown(options=names, value=first, description="horizontal axis")
     sliders = {name: _slider(symbol) for name, symbol in kept.items()}
@@ -334,21 +329,20 @@ def _draw_balance(data: Mapping[str, Any], lines: Any, names: Any) -> None:
     """Draw, on the left, the lines that must stay below 1 and, on the right, their names."""
     centre = float(np.log10(data["here"]))
     ends = np.array([-SPAN, SPAN])
-    number = {name: str(place) for place, name in enumerate(_ordered(data), 1)}
+    meet, below = ([n for n in data["sizes"] if (n in data["weights"]) is there] for there in (True, False))
+    number = {name: str(place) for place, name in enumerate([*meet, *below], 1)}
     lines.axhspan(0, HEIGHT, color="#f3e3de", zorder=0)
     lines.text(centre - 0.97 * SPAN, 0.9 * HEIGHT, "too large", fontsize=9, color=plots.GREY)
     together: dict[tuple[float, float], list[str]] = {}
     for name in number:
-        height = float(np.log10(data["sizes"][name])) if name not in data["weights"] else 0.0
+        height = float(np.log10(data["sizes"][name])) if name in below else 0.0
         together.setdefault((round(height, 6), data["slopes"][name]), []).append(name)
     placed: list[float] = []
-    style = 0
-    colours = {}
+    styles, colours = itertools.count(), dict[str, str]()
     for (height, slope), group in together.items():
         tag = ", ".join(number[name] for name in group)
-        meets = any(name in data["weights"] for name in group)
-        if meets:
-            colour, line, _ = plots.look(style)
+        if any(name in meet for name in group):
+            colour, line, _ = plots.look(next(styles))
             colours.update(dict.fromkeys(group, colour))
             lines.plot(centre + ends, height + slope * ends, color=colour, linestyle=line, linewidth=3, zorder=4)
             far = 0.88 * SPAN if abs(slope) * 0.88 * SPAN < 0.88 * HEIGHT else 0.85 * HEIGHT / abs(slope)
@@ -357,7 +351,6 @@ def _draw_balance(data: Mapping[str, Any], lines: Any, names: Any) -> None:
                 centre + (far if slope else 0.97 * SPAN), height + slope * far, tag, color=colour, fontsize=10,
                 fontweight="bold", ha="center" if slope else "right", va="center", bbox=box, zorder=6,
             )  # fmt: skip
-            style += 1
             continue
         lines.plot(centre + ends, height + slope * ends, color="#8c8c8c", linewidth=0.9, zorder=2)
         left = height - 0.9 * SPAN * slope
@@ -379,24 +372,12 @@ def _draw_balance(data: Mapping[str, Any], lines: Any, names: Any) -> None:
     names.set_axis_off()
     names.set(xlim=(0, 1), ylim=(0, 1))
     rows = [("meet at the optimum (weight)", "black", "bold")]
-    rows += [
-        (f"{number[n]}  {n} ({data['weights'][n]})", colours.get(n, "black"), "bold")
-        for n in number
-        if n in data["weights"]
-    ]
+    rows += [(f"{number[n]}  {n} ({data['weights'][n]})", colours[n], "bold") for n in meet]
     rows += [("", "black", "normal"), ("below, at the optimum", "black", "normal")]
-    rows += [
-        (f"{number[n]}  {n}: {_short(data['sizes'][n])}", plots.GREY, "normal")
-        for n in number
-        if n not in data["weights"]
-    ]
-    step = min(1 / max(len(rows), 1), 0.075)
+    rows += [(f"{number[n]}  {n}: {_short(data['sizes'][n])}", plots.GREY, "normal") for n in below]
+    step = min(1 / len(rows), 0.075)
     for place, (text, colour, weight) in enumerate(rows):
         names.text(0, 0.99 - place * step, text, fontsize=9, color=colour, fontweight=weight, va="top")
-
-
-def _ordered(data: Mapping[str, Any]) -> list[str]:
-    return sorted(data["sizes"], key=lambda name: name not in data["weights"])
 
 
 def _short(size: float) -> str:

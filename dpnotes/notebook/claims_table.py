@@ -5,7 +5,8 @@ Claims and their verdicts are passed in; nothing here depends on a paper.
 
 import html
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import ipywidgets
@@ -22,15 +23,28 @@ from dpnotes.theory.statements import Statement
 from dpnotes.theory.symbols import symbols_of
 from dpnotes.theory.verdicts import CONFIRMING, SILENT, Kind, Verdict
 
-EVERY, CONFIRMED, UNCONFIRMED, ERRATA, OURS = (
-    "all",
-    "all that confirm",
-    "all that do not",
-    "any erratum",
-    "derived here",
-)
-_MARKS = {True: "✓", False: "✗"}
-_CONDITIONAL = "(✓)"
+EVERY, CONFIRMED, UNCONFIRMED = "all", "all that confirm", "all that do not"
+ERRATA, OURS = "any erratum", "derived here"
+UNPUBLISHED = "derived here, unpublished"
+_SEVERITIES: dict[str, Callable[[Claim], bool]] = {
+    EVERY: lambda claim: True,
+    ERRATA: lambda claim: claim.erratum is not None,
+    **{
+        each: lambda claim, each=each: claim.erratum is not None and claim.erratum.severity == each for each in Severity
+    },
+    OURS: lambda claim: claim.derived_here,
+}
+_VERDICTS: dict[str, Collection[Kind]] = {
+    EVERY: [*Kind],
+    CONFIRMED: CONFIRMING,
+    UNCONFIRMED: {*Kind} - CONFIRMING - SILENT,
+    **{kind: [kind] for kind in Kind},
+}
+# The parts of a statement that its row shows, by attribute, with their names.
+_OF_RATE = dict(terms="terms", constraints="at most 1", tuned="tuned", normalised="put to 1", logs="logarithms")
+_OF_CHOICE = dict(terms="every term", rate="at most the rate", constraints="at most 1")
+_OF_OTHERS = dict(derived="derived independently", objective="minimised", quantity="quantity", expression="expression")
+_OF_OTHERS |= dict(left="left side", right="right side")
 _LETTERS_SHOWN = 900  # a longer formula is shown in a box that scrolls
 
 
@@ -43,19 +57,18 @@ def counts_table(claims: Iterable[Claim], verdicts: Mapping[str, Verdict]) -> Ta
     """
     claims = list(claims)
     known = {claim.id: claim for claim in claims}
-    conditional = Counter(
-        claim.paper
+    conditional = [
+        claim
         for claim in claims
         if verdicts[claim.id].confirms and {*claim.premises} <= {*known}
         if fallen(claim, known, lambda one: verdicts[one.id])
-    )
-    kinds = [kind for kind in Kind if any(verdicts[claim.id].kind == kind for claim in claims)]
-    papers = list(dict.fromkeys(claim.paper for claim in claims))
-    found = Counter((claim.paper, verdicts[claim.id].kind) for claim in claims)
-    rows = [[str(kind), *(found[paper, kind] for paper in papers)] for kind in kinds]
-    rows.append(["claims", *(sum(claim.paper == paper for claim in claims) for paper in papers)])
-    rows.append(["confirmed conditionally", *(conditional[paper] for paper in papers)])
-    rows = [[name, *map(str, counts), str(sum(counts))] for name, *counts in rows]
+    ]
+    kinds = {str(kind): [claim for claim in claims if verdicts[claim.id].kind == kind] for kind in Kind}
+    kinds = {name: some for name, some in kinds.items() if some}
+    papers, rows = _papers(claims), []
+    for name, some in {**kinds, "claims": claims, "confirmed conditionally": conditional}.items():
+        counts = Counter(claim.paper for claim in some)
+        rows.append([name, *(str(counts[paper]) for paper in papers), str(len(some))])
     return Table(["verdict", *papers, "all papers"], rows)
 
 
@@ -64,10 +77,9 @@ def errata_counts(claims: Iterable[Claim]) -> Table:
 
     Privacy-breaking errata are counted by flawed mechanism; the number of their misprints stands in brackets.
     """
-    claims = list(claims)
-    papers = list(dict.fromkeys(claim.paper for claim in claims))
-    rows = []
-    for name, chosen in [*((p, [c for c in claims if c.paper == p]) for p in papers), ("all papers", claims)]:
+    claims, rows = list(claims), []
+    by_paper = {paper: [claim for claim in claims if claim.paper == paper] for paper in _papers(claims)}
+    for name, chosen in {**by_paper, "all papers": claims}.items():
         found = Counter(claim.erratum.severity for claim in chosen if claim.erratum)
         ours = sum(claim.derived_here for claim in chosen)
         cells = {severity: str(found[severity]) for severity in Severity}
@@ -83,6 +95,10 @@ def breaches_table(claims: Iterable[Claim]) -> Table:
         for (paper, mechanism), some in mechanisms(claims).items()
     ]
     return Table(["paper", "mechanism", "at worst", "misprints"], rows)
+
+
+def _papers(claims: Iterable[Claim]) -> list[str]:
+    return list(dict.fromkeys(claim.paper for claim in claims))
 
 
 class ClaimsTable:
@@ -114,15 +130,11 @@ class ClaimsTable:
         self._found = {claim.id: verdicts.of(claim) for claim in self._claims}
         self._fallen = {claim.id: verdicts.fallen(claim) for claim in self._claims}
         self._texts = {claim.id: _searched(claim, self._found[claim.id]) for claim in self._claims}
-        self._open: set[str] = set()
-        papers = list(dict.fromkeys(claim.paper for claim in self._claims))
-        kinds = [str(kind) for kind in Kind]
+        severities, verdicts_shown = [*map(str, _SEVERITIES)], [*map(str, _VERDICTS)]
         self.controls: dict[str, Any] = {
-            "paper": ipywidgets.Dropdown(options=[EVERY, *papers], description="paper"),
-            "severity": ipywidgets.Dropdown(
-                options=[EVERY, ERRATA, *map(str, Severity), OURS], value=severity, description="severity"
-            ),
-            "verdict": ipywidgets.Dropdown(options=[EVERY, CONFIRMED, UNCONFIRMED, *kinds], description="verdict"),
+            "paper": ipywidgets.Dropdown(options=[EVERY, *_papers(self._claims)], description="paper"),
+            "severity": ipywidgets.Dropdown(options=severities, value=severity, description="severity"),
+            "verdict": ipywidgets.Dropdown(options=verdicts_shown, description="verdict"),
             "text": ipywidgets.Text(description="text", placeholder="for example: Theorem 3", continuous_update=False),
             "page": ipywidgets.BoundedIntText(value=1, min=1, max=1, description="page"),
         }
@@ -132,19 +144,14 @@ class ClaimsTable:
             control.observe(self._turned if name == "page" else self._filtered, "value")
         self.controls["page"].layout.width = "10em"
         self.next = ipywidgets.Button(description="next page", layout={"width": "auto"})
-        self.next.on_click(lambda _: self._next())
+        self.next.on_click(self._next)
         self.readout = ipywidgets.HTMLMath()
         self.readout.add_class("dpnotes-readout")
         self._rows = [_Row(self) for _ in range(rows)]
         filters = [self.controls[name] for name in ("paper", "severity", "verdict", "text")]
-        self.box = ipywidgets.VBox(
-            [
-                ipywidgets.Box(filters, layout={"flex_flow": "row wrap"}),
-                self.readout,
-                *(row.box for row in self._rows),
-                ipywidgets.HBox([self.controls["page"], self.next]),
-            ]
-        )
+        above = ipywidgets.Box(filters, layout={"flex_flow": "row wrap"})
+        below = ipywidgets.HBox([self.controls["page"], self.next])
+        self.box = ipywidgets.VBox([above, self.readout, *(row.box for row in self._rows), below])
         self.box.add_class("dpnotes-claims")
         self._filtered(None)
 
@@ -154,8 +161,8 @@ class ClaimsTable:
         return {
             "ids": [claim.id for claim in self._left],
             "kinds": Counter(str(self._found[claim.id].kind) for claim in self._left),
-            "page": [row.claim.id for row in self._rows if row.claim is not None],
-            "open": [row.claim.id for row in self._rows if row.claim is not None and row.claim.id in self._open],
+            "page": [row.claim.id for row in self._rows if row.claim],
+            "open": [row.claim.id for row in self._rows if row.claim and row.is_open],
         }
 
     def toggle(self, name: str) -> None:
@@ -164,11 +171,10 @@ class ClaimsTable:
         Raises:
           ValueError: the claim is not on this page.
         """
-        row = next((row for row in self._rows if row.claim is not None and row.claim.id == name), None)
+        row = next((row for row in self._rows if row.claim and row.claim.id == name), None)
         if row is None:
             raise ValueError(f"Expected a claim on this page, got {name}.")
-        self._open ^= {name}
-        row.show(row.claim)
+        row.turn()
 
     def details(self, claim: Claim) -> str:
         """The text that the row of a claim opens: HTML, with mathematics between dollar signs."""
@@ -176,40 +182,29 @@ class ClaimsTable:
 
     def _keeps(self, claim: Claim) -> bool:
         chosen = {name: control.value for name, control in self.controls.items()}
-        kind, severity = self._found[claim.id].kind, chosen["severity"]
-        right_severity = {
-            EVERY: True,
-            ERRATA: claim.erratum is not None,
-            OURS: claim.derived_here,
-        }.get(severity, bool(claim.erratum and claim.erratum.severity == severity))
-        right_kind = {
-            EVERY: True,
-            CONFIRMED: kind in CONFIRMING,
-            UNCONFIRMED: kind not in CONFIRMING | SILENT,
-        }.get(chosen["verdict"], kind == chosen["verdict"])
-        words = chosen["text"].lower().split()
-        text = self._texts[claim.id]
-        right_paper = chosen["paper"] in (EVERY, claim.paper)
-        return all([right_paper, right_severity, right_kind, *(word in text for word in words)])
+        return (
+            chosen["paper"] in (EVERY, claim.paper)
+            and _SEVERITIES[chosen["severity"]](claim)
+            and self._found[claim.id].kind in _VERDICTS[chosen["verdict"]]
+            and all(word in self._texts[claim.id] for word in chosen["text"].lower().split())
+        )
 
     def _filtered(self, _: Any) -> None:
         self._left = [claim for claim in self._claims if self._keeps(claim)]
-        pages = max(1, -(-len(self._left) // len(self._rows)))
         page = self.controls["page"]
-        page.value, page.max = 1, pages
+        page.value, page.max = 1, max(1, -(-len(self._left) // len(self._rows)))
         self._turned(None)
 
-    def _next(self) -> None:
+    def _next(self, _: Any) -> None:
         page = self.controls["page"]
         page.value = page.value % page.max + 1
 
     def _turned(self, _: Any) -> None:
-        self._open.clear()
         page, size = self.controls["page"], len(self._rows)
         shown = self._left[(page.value - 1) * size : page.value * size]
-        for place, row in enumerate(self._rows):
-            row.show(shown[place] if place < len(shown) else None)
-        kinds = Counter(str(self._found[claim.id].kind) for claim in self._left)
+        for row, claim in zip_longest(self._rows, shown):
+            row.show(claim)
+        kinds = self.data["kinds"]
         listed = ", ".join(f"{kinds[kind]} {kind}" for kind in Kind if kinds[kind])
         self.readout.value = (
             f"<b>{len(self._left)}</b> of {len(self._claims)} claims{': ' if listed else ''}{listed}. "
@@ -220,10 +215,9 @@ class ClaimsTable:
         return f"ClaimsTable({len(self._claims)} claims, {len(self._left)} shown)"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        still = _still(
-            self._left, {claim.id: word(self._found[claim.id], self._fallen[claim.id]) for claim in self._left}
-        )
-        return {**(self.box._repr_mimebundle_() or {}), "text/plain": repr(self), "text/html": still}
+        words = {claim.id: word(self._found[claim.id], self._fallen[claim.id]) for claim in self._left}
+        shown = {"text/plain": repr(self), "text/html": _still(self._left, words)}
+        return {**(self.box._repr_mimebundle_() or {}), **shown}
 
 
 class _Row:
@@ -231,31 +225,31 @@ class _Row:
 
     def __init__(self, table: ClaimsTable):
         self._table = table
-        self.claim: Claim | None = None
         left = {"display": "flex", "justify_content": "flex-start"}
         self.button = ipywidgets.Button(layout={"width": "21em", "min_width": "12em", **left})
         self.button.style.text_color = "var(--jp-content-link-color, #0b4f7a)"  # readable in a dark theme too
         self.button.style.button_color = "transparent"
         self.button.add_class("dpnotes-claim")
-        self.button.on_click(lambda _: self.claim is not None and table.toggle(self.claim.id))
+        self.button.on_click(lambda _: self.turn())
         self.summary = ipywidgets.HTML(layout={"flex": "1 1 22em", "min_width": "0"})
         self.detail = ipywidgets.HTMLMath()
         line = ipywidgets.HBox([self.button, self.summary], layout={"align_items": "center"})
         self.box = ipywidgets.VBox([line, self.detail], layout={"border_top": "1px solid #d8d8d8"})
 
-    def show(self, claim: Claim | None) -> None:
+    def show(self, claim: Claim | None, is_open: bool = False) -> None:
         """Show a claim, open or closed, or nothing."""
-        self.claim = claim
-        self.box.layout.display = "none" if claim is None else None
-        if claim is None:
-            self.detail.value = ""
-            return
-        is_open = claim.id in self._table._open
-        self.button.description = f"{'▾' if is_open else '▸'} {claim.id}"
-        self.button.tooltip = f"{'close' if is_open else 'open'} {claim.id}"
-        self.summary.value = _summary(claim, self._table._found[claim.id], self._table._fallen[claim.id])
-        self.detail.value = self._table.details(claim) if is_open else ""
+        self.claim, self.is_open = claim, is_open
+        self.box.layout.display = None if claim else "none"
+        self.detail.value = self._table.details(claim) if claim and is_open else ""
         self.detail.layout.display = None if is_open else "none"
+        if claim:
+            self.button.description = f"{'▾' if is_open else '▸'} {claim.id}"
+            self.button.tooltip = f"{'close' if is_open else 'open'} {claim.id}"
+            self.summary.value = _summary(claim, self._table._found[claim.id], self._table._fallen[claim.id])
+
+    def turn(self) -> None:
+        """Open the row if it is closed, else close it."""
+        self.show(self.claim, not self.is_open)
 
 
 # ---------------------------------------------------------------- the texts of a row
@@ -268,7 +262,7 @@ def _searched(claim: Claim, verdict: Verdict) -> str:
 def _verdict(verdict: Verdict, given: tuple[str, ...] = ()) -> str:
     if verdict.kind in SILENT:
         return f"– {verdict.kind}"
-    mark = _CONDITIONAL if given and verdict.confirms else _MARKS[verdict.confirms]
+    mark = "✗" if not verdict.confirms else "(✓)" if given else "✓"
     return f"<b>{mark} {html.escape(word(verdict, given))}</b>"
 
 
@@ -280,8 +274,8 @@ def _summary(claim: Claim, verdict: Verdict, given: tuple[str, ...]) -> str:
     parts = [f"<b>{html.escape(claim.title)}</b> ({html.escape(claim.locator)})", _verdict(verdict, given)]
     if claim.erratum:
         parts.append(f"{claim.erratum.severity} erratum")
-    if claim.derived_here and claim.locator != "derived here, unpublished":
-        parts.append("derived here, unpublished")
+    if claim.derived_here and claim.locator != UNPUBLISHED:
+        parts.append(UNPUBLISHED)
     return f'<div style="line-height: 1.35; padding: 3px 0">{" · ".join(parts)}</div>'
 
 
@@ -298,9 +292,10 @@ def details(claim: Claim, verdict: Verdict, correction: Verdict | None, given: t
     >>> "stated 81.49, derived 0.1964" in details(CLAIMS[3], CLAIMS[3].check(), None)
     True
     """
-    ours = claim.derived_here
-    lines = [("derived here, unpublished" if ours else "printed", _formula(claim.printed, claim.statement))]
-    lines.append(("verdict", f"{_verdict(verdict, given)}: {_evidence(claim, verdict)}"))
+    lines = [
+        (UNPUBLISHED if claim.derived_here else "printed", _formula(claim.printed, claim.statement)),
+        ("verdict", f"{_verdict(verdict, given)}: {_evidence(claim, verdict)}"),
+    ]
     if claim.premises:
         lines.append(("rests on", html.escape(", ".join(claim.premises))))
     lines.append(("where it comes from", html.escape(claim.origin)))
@@ -315,10 +310,12 @@ def details(claim: Claim, verdict: Verdict, correction: Verdict | None, given: t
                 lines.append(("its verdict", f"{_verdict(correction, given)}: {_evidence(claim, correction)}"))
             if isinstance(claim.statement, Rate) != isinstance(erratum.corrected, Rate):
                 lines += _derivation(erratum.corrected)
-        lines.append(("wording for the authors", html.escape(erratum.wording)))
         severity = f"{erratum.severity}{f': {erratum.mechanism}' if erratum.mechanism else ''}"
-        lines.append(("severity", html.escape(severity)))
-        lines.append(("seen in", f"{html.escape(erratum.version)}; newer versions: {erratum.later}"))
+        lines += [
+            ("wording for the authors", html.escape(erratum.wording)),
+            ("severity", html.escape(severity)),
+            ("seen in", f"{html.escape(erratum.version)}; newer versions: {erratum.later}"),
+        ]
     lines.append(("rerun", f"<code>dpnotes check {html.escape(claim.id)}</code>"))
     body = "".join(
         f'<tr><td style="vertical-align: top; text-align: right; padding: 2px 10px 2px 0; '
@@ -344,63 +341,39 @@ def _math(formula: Any) -> str:
     return f"$\\displaystyle {latex.replace('<', chr(92) + 'lt ').replace('>', chr(92) + 'gt ')}$"
 
 
-def _named(formulas: Mapping[Any, Any]) -> str:
-    return "".join(
-        f'<div style="padding: 3px 0">{html.escape(name) if isinstance(name, str) else _math(name)}: '
-        f"{_math(formula)}</div>"
-        for name, formula in formulas.items()
-    )
+def _part(formulas: Any) -> str:
+    """A formula, several in a row, or several by name."""
+    if isinstance(formulas, Mapping):
+        names = {name: html.escape(name) if isinstance(name, str) else _math(name) for name in formulas}
+        return "".join(f'<div style="padding: 3px 0">{names[n]}: {_math(f)}</div>' for n, f in formulas.items())
+    return ", ".join(map(_math, formulas if isinstance(formulas, tuple) else [formulas]))
 
 
 def _derivation(statement: Statement) -> list[tuple[str, str]]:
     """The formulas that the printed one is compared with, by the kind of statement."""
+    names = {Rate: _OF_RATE, Choice: _OF_CHOICE}.get(type(statement), _OF_OTHERS)
+    parts = {name: getattr(statement, attribute, None) for attribute, name in names.items()}
+    some = [
+        (name, p) for name, p in parts.items() if isinstance(p, sympy.Basic) or isinstance(p, tuple | Mapping) and p
+    ]
+    lines = [(name, _part(part)) for name, part in some]
     if isinstance(statement, Rate):
-        return _balanced(statement)
-    lines: list[tuple[str, str]] = []
-    if isinstance(statement, Choice):
-        lines.append(("every term", _named(statement.terms)))
-        lines.append(("at most the rate", _math(statement.rate)))
-        if statement.constraints:
-            lines.append(("at most 1", _named(statement.constraints)))
-        return lines
-    names = {
-        "derived": "derived independently",
-        "objective": "minimised",
-        "quantity": "quantity",
-        "expression": "expression",
-        "left": "left side",
-        "right": "right side",
-    }
-    for attribute, name in names.items():
-        formula = getattr(statement, attribute, None)
-        if isinstance(formula, sympy.Basic):
-            lines.append((name, _math(formula)))
-    where = getattr(statement, "where", None)
-    if where:
+        return lines + _vertices(statement)
+    if not isinstance(statement, Choice) and (where := getattr(statement, "where", None)):
         lines.append(("with", ", ".join(f"{_math(symbol)} → {_math(value)}" for symbol, value in where.items())))
     return lines
 
 
-def _balanced(statement: Rate) -> list[tuple[str, str]]:
-    lines = [("terms", _named(statement.terms))]
-    if statement.constraints:
-        lines.append(("at most 1", _named(statement.constraints)))
-    if statement.tuned:
-        lines.append(("tuned", ", ".join(map(_math, statement.tuned))))
-    if statement.normalised:
-        lines.append(("put to 1", ", ".join(map(_math, statement.normalised))))
-    if statement.logs:
-        lines.append(("logarithms", ", ".join(map(_math, statement.logs))))
+def _vertices(statement: Rate) -> list[tuple[str, str]]:
     try:
         found = statement.balance()
     except ValueError as error:
-        return [*lines, ("balance", html.escape(str(error)))]
+        return [("balance", html.escape(str(error)))]
+    lines = []
     if found.regime:
-        at_most_one = {
-            n: "" if " >= " in n or " <= " in n else latex_of(m) + " \\leq 1" for n, m in found.regime.items()
-        }
-        regime = (f"{html.escape(name)}{': ' * bool(m)}{_math(m) if m else ''}" for name, m in at_most_one.items())
-        lines.append(("regime", "; ".join(regime)))
+        at_most_one = {name: f"{latex_of(most)} \\leq 1" for name, most in found.regime.items()}
+        said = {n: "" if " >= " in n or " <= " in n else f": {_math(formula)}" for n, formula in at_most_one.items()}
+        lines.append(("regime", "; ".join(html.escape(name) + more for name, more in said.items())))
     for vertex in found.vertices:
         weights = ", ".join(f"{html.escape(name)} ({weight})" for name, weight in vertex.weights.items())
         lines.append(("meet (weight)", f"{weights}<br>{_math(meeting(found, vertex))}"))
@@ -412,8 +385,7 @@ def _still(claims: Sequence[Claim], words: Mapping[str, str]) -> str:
     head = "".join(f'<th style="text-align: left">{name}</th>' for name in ("claim", "what", "verdict", "severity"))
     rows = []
     for claim in claims:
-        severity = str(claim.erratum.severity) if claim.erratum else ""
-        severity = severity or ("derived here" if claim.derived_here else "")
+        severity = str(claim.erratum.severity) if claim.erratum else OURS if claim.derived_here else ""
         cells = [claim.id, f"{claim.title} ({claim.locator})", words[claim.id], severity]
         rows.append("".join(f'<td style="text-align: left">{html.escape(cell)}</td>' for cell in cells))
     body = "\n".join(f"<tr>{row}</tr>" for row in rows)

@@ -67,8 +67,8 @@ def originals() -> dict[str, bytes]:
     True
     """
     paths = _paths()
-    places = {f"notebooks/{name}" if "/" not in name else name: name for name in paths}
-    return {places[old]: _mended(old, paths[places[old]].read_bytes(), places) for old in places}
+    places = {name if "/" in name else f"notebooks/{name}": name for name in paths}
+    return {name: _mended(old, paths[name].read_bytes(), places) for old, name in places.items()}
 
 
 def copy_to(folder: Path, fresh: bool = False) -> Copies:
@@ -188,13 +188,11 @@ def _mended(old: str, content: bytes, places: dict[str, str]) -> bytes:
 
     if old.endswith(".md"):
         return _LINK.sub(mend, content.decode()).encode()
-    notebook = json.loads(content)
-    before = [cell["source"] for cell in notebook["cells"]]
+    notebook, before = json.loads(content), json.loads(content)
     for cell in notebook["cells"]:
         if cell["cell_type"] == "markdown":
-            source = "".join(cell["source"])
-            cell["source"] = _LINK.sub(mend, source).splitlines(keepends=True)
-    if [cell["source"] for cell in notebook["cells"]] == before:
+            cell["source"] = _LINK.sub(mend, "".join(cell["source"])).splitlines(keepends=True)
+    if notebook == before:
         return content
     return (json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 

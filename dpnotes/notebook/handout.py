@@ -40,9 +40,8 @@ def exercises(notebook: NotebookNode) -> dict[str, Exercise]:
     ['crossing']
     """
     found = [match for cell in notebook.cells for match in _IMPORT.findall(cell.source) if cell.cell_type == "code"]
-    return {
-        name: getattr(importlib.import_module(module), name) for module, names in found for name in names.split(", ")
-    }
+    modules = {name: importlib.import_module(module) for module, names in found for name in names.split(", ")}
+    return {name: getattr(module, name) for name, module in modules.items()}
 
 
 def instructors(notebook: NotebookNode) -> NotebookNode:
@@ -71,12 +70,11 @@ def instructors(notebook: NotebookNode) -> NotebookNode:
             text = io.StringIO()
             with contextlib.redirect_stdout(text):
                 known[name].solution()
-            shown = _cell(f"{name}.solution()", nbformat.v4.new_output("stream", text=text.getvalue()))
-            shown.metadata.tags = ["solution"]
+            said = nbformat.v4.new_output("stream", text=text.getvalue())
             points = nbformat.v4.new_output("execute_result", data={"text/plain": "0"}, execution_count=1)
-            graded = _cell(f"{name}.points({answer})", points)
-            graded.metadata.nbgrader = _grading(f"{name}-points", grade=True, locked=True, points=1)
-            made.cells += [shown, graded]
+            grading = _grading(f"{name}-points", grade=True, locked=True, points=1)
+            made.cells.append(_cell(f"{name}.solution()", said, tags=["solution"]))
+            made.cells.append(_cell(f"{name}.points({answer})", points, nbgrader=grading))
     if left:
         raise ValueError(f"Expected a cell with the tag 'exercise' that ends with {min(left)}.check(...), found none.")
     return made
@@ -92,8 +90,8 @@ def students(notebook: NotebookNode) -> NotebookNode:
     return TagRemovePreprocessor(remove_cell_tags={"solution"}).preprocess(instructors(notebook), {})[0]
 
 
-def _cell(source: str, output: NotebookNode) -> NotebookNode:
-    return nbformat.v4.new_code_cell(source, execution_count=1, outputs=[output])
+def _cell(source: str, output: NotebookNode, **metadata: object) -> NotebookNode:
+    return nbformat.v4.new_code_cell(source, execution_count=1, outputs=[output], metadata=metadata)
 
 
 def _of_code(*sources: str) -> NotebookNode:
@@ -125,16 +123,14 @@ def students_wheel() -> tuple[str, bytes]:
     parts = {f"dpnotes/{name}": path.read_bytes() for name, path in inside.items() if not left_out & {*name.split("/")}}
     about = f"dpnotes-{installed.version}.dist-info"
     tags = "Wheel-Version: 1.0\nGenerator: dpnotes\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    for name, text in (
-        ("WHEEL", tags),
-        *((name, installed.read_text(name)) for name in ("METADATA", "entry_points.txt")),
-    ):
-        parts[f"{about}/{name}"] = (text or "").encode()
-    hashes = {
-        name: base64.urlsafe_b64encode(hashlib.sha256(parts[name]).digest()).decode().rstrip("=") for name in parts
-    }
-    record = [f"{name},sha256={hashes[name]},{len(content)}\n" for name, content in parts.items()]
-    parts[f"{about}/RECORD"] = "".join([*record, f"{about}/RECORD,,\n"]).encode()
+    parts[f"{about}/WHEEL"] = tags.encode()
+    for name in ("METADATA", "entry_points.txt"):
+        parts[f"{about}/{name}"] = (installed.read_text(name) or "").encode()
+    record = ""
+    for name, content in parts.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+        record += f"{name},sha256={digest},{len(content)}\n"
+    parts[f"{about}/RECORD"] = f"{record}{about}/RECORD,,\n".encode()
     wheel = io.BytesIO()
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(parts, key=lambda name: (name.startswith(about), name)):

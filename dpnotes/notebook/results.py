@@ -8,7 +8,7 @@ import html
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from dpnotes.experiments import Experiment, outcome, store
 from dpnotes.experiments.spec import PROFILES
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from dpnotes.notebook.plots import Picture
 
-T = TypeVar("T")
 _COLUMNS = 110
 
 
@@ -116,8 +115,7 @@ class Shown:
 
 def setting(result: store.Result) -> str:
     """The text that every picture and table of a result carries, with its deficiency, if any, first."""
-    stamp = store.stamp(result)
-    return "; ".join([*([stamp] if stamp else []), result.experiment.setting(result.spec.profile)])
+    return "; ".join(filter(None, [store.stamp(result), result.experiment.setting(result.spec.profile)]))
 
 
 def compared(result: store.Result) -> Table:
@@ -129,9 +127,8 @@ def compared(result: store.Result) -> Table:
     figure, spec = result.experiment.figure, result.spec
     if figure is None:
         raise ValueError(f"Expected experiment={result.experiment.id!r} to be one of the paper's figures.")
-    rows = [
-        [one.what, one.paper, ours := one.ours(spec), one.why if ours != one.paper else ""] for one in figure.settings
-    ]
+    ours = [(one, one.ours(spec)) for one in figure.settings]
+    rows = [[one.what, one.paper, own, one.why if own != one.paper else ""] for one, own in ours]
     rows.append(["what it shows", figure.shows, str(outcome(result.experiment, result.decision)), ""])
     return Table(["", "paper", "ours", "why different"], rows, f"{figure.name}; {setting(result)}")
 
@@ -165,11 +162,9 @@ def provenance(result: store.Result) -> str:
     lines = [stamp] if stamp else []
     if result.manifest:
         manifest = result.manifest
-        machines = "; ".join(sorted({_machine(environment) for environment in manifest["environments"]}))
-        lines += [
-            f"{manifest['experiment']}, profile {result.spec.profile}",
-            f"{result.computed}; {machines}; {manifest['cell_seconds']:.0f} s of computing",
-        ]
+        machines = {f"torch {one['versions']['torch']} on {one['name']}" for one in manifest["environments"]}
+        computed = [result.computed, *sorted(machines), f"{manifest['cell_seconds']:.0f} s of computing"]
+        lines += [f"{manifest['experiment']}, profile {result.spec.profile}", "; ".join(computed)]
     lines += [f"not accounted: {text}" for text in result.unaccounted]
     return "\n".join(map(_filled, lines))
 
@@ -195,12 +190,9 @@ def picture(
     from dpnotes.notebook import plots
 
     figure, panels = plots.new_figure(widths, size)
-
-    def drawn() -> str:
+    if result.is_shown:
         draw(*panels)
-        return describe()
-
-    description = _if_any(result, drawn, "Nothing to see yet.")
+    description = describe() if result.is_shown else "Nothing to see yet."
     stamp, whose = store.stamp(result), result.experiment.figure
     differs = whose is not None and any(one.differs(result.spec) for one in whose.settings)
     plots.headline(figure, setting(result), grave=bool(stamp) or differs)
@@ -208,7 +200,7 @@ def picture(
         for axes in figure.axes:
             plots.stamp(axes, stamp.partition(":")[0])
     unaccounted = f"not accounted: {' '.join(result.unaccounted)}" if result.unaccounted else ""
-    if below := "; ".join(text for text in (result.computed, unaccounted) if text):
+    if below := "; ".join(filter(None, [result.computed, unaccounted])):
         plots.footnote(figure, below)
     plots.make_room(figure)
     return plots.Picture(figure, f"{setting(result)}. {description}")
@@ -222,17 +214,10 @@ def table(result: store.Result, rows: "Callable[[pd.DataFrame], pd.DataFrame]", 
       rows: maps the result's frame to the rows to show, called if there are any.
       formats: as in `results_table`.
     """
-    above = setting(result)
-    return _if_any(result, lambda: results_table(rows(result.frame), formats, above), Table([*formats], [], above))
-
-
-def _if_any(result: store.Result, show: Callable[[], T], nothing: T) -> T:
-    return show() if result.is_shown else nothing
+    if not result.is_shown:
+        return Table([*formats], [], setting(result))
+    return results_table(rows(result.frame), formats, setting(result))
 
 
 def _filled(text: str) -> str:
     return textwrap.fill(text, _COLUMNS, subsequent_indent="  ")
-
-
-def _machine(environment: Mapping[str, Any]) -> str:
-    return f"torch {environment['versions']['torch']} on {environment['name']}"

@@ -27,6 +27,7 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from nbformat import NotebookNode
 from traitlets.config import Config
 
@@ -108,24 +109,11 @@ def tidy(notebook: NotebookNode) -> NotebookNode:
         folded = {name: True for name in FOLDS if folds.get(name)}
         kept = {"jupyter": folded, "tags": sorted(cell.metadata.get("tags", []))}
         cell.metadata = nbformat.from_dict({name: value for name, value in kept.items() if value})
-        if cell.cell_type == "code":
-            cell.outputs = _joined(cell.outputs)
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(WIDGET, None)
             if "metadata" in output:
                 output.metadata = nbformat.from_dict({})
-    return notebook
-
-
-def _joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    # The cuts of a stream into messages depend on timing.
-    joined: list[NotebookNode] = []
-    for output in outputs:
-        if joined and output.output_type == "stream" == joined[-1].output_type and output.name == joined[-1].name:
-            joined[-1].text += output.text
-        else:
-            joined.append(output)
-    return joined
+    return CoalesceStreamsPreprocessor().preprocess(notebook, {})[0]  # the cuts into messages depend on timing
 
 
 def violations(text: str) -> Iterator[str]:
@@ -285,7 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if another is None and not (options.once or options.check):
         print("Left out: no run as another processor, which takes glibc on x86-64.", file=sys.stderr)
     files = options.files or sorted(Path("notebooks").glob("*.ipynb"))
-    refused = 0
+    refused = False
     for path in files:
         done = "in order" if options.check else "written"
         if not path.is_file():
@@ -297,12 +285,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             done = "the same on another processor" if another else "left out"
         else:
             found = write(path, another)
-        refused += bool(found)
+        refused |= bool(found)
         for reason in found:
             print(f"{path}: {reason}", file=sys.stderr)
         if not found:
             print(f"{path}: {done}", flush=True)
-    return int(refused > 0)
+    return int(refused)
 
 
 if __name__ == "__main__":

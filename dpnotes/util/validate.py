@@ -260,6 +260,7 @@ AtLeastOne = Annotated[int, partial(at_least, 1)]
 AtLeastTwo = Annotated[int, partial(at_least, 2)]
 Seed = Annotated[str | int, text_or_whole]
 # Of a number or a tensor of numbers, as in EachPositive[float | Tensor].
+EachFinite = Annotated[T, partial(every, real)]
 EachPositive = Annotated[T, partial(every, positive)]
 EachNonNegative = Annotated[T, partial(every, non_negative)]
 EachAtLeastOne = Annotated[T, partial(every, at_least, 1)]

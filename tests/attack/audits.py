@@ -250,20 +250,21 @@ def sampled(ratio: Callable[..., Any], without: float, rate: float, noise: float
     return law
 
 
-def searched(sensitive: tuple[float, float, int], epsilon: float) -> Law:
-    """Return the law of whether the last of many questions gets the first yes (AboveThreshold, Dwork and Roth)."""
-    low, high, count = sensitive
+EPSILON, QUESTIONS = 4.0, 8  # of a search
 
-    def law(included: bool, scale: float, runs: int, draw: np.random.Generator) -> NDArray[np.float64]:
-        early, last = (low, high) if included else (high, low)
-        threshold = scale * 2 / epsilon * draw.laplace(size=runs)
-        asked = np.array([early] * (count - 1) + [last])[:, None] + scale * 4 / epsilon * draw.laplace(
-            size=(count, runs)
-        )
-        yes = asked >= threshold
-        return (yes[-1] & ~yes[:-1].any(0)).astype(np.float64)
 
-    return law
+def margins(included: bool) -> list[float]:
+    """Return the margins of a search's questions: the canary moves all by 1, the last in the other direction."""
+    early, last = (-1.0, 0.0) if included else (0.0, -1.0)
+    return [early] * (QUESTIONS - 1) + [last]
+
+
+def searched(included: bool, scale: float, runs: int, draw: np.random.Generator) -> NDArray[np.float64]:
+    """Draw whether the last of many questions gets the first yes (AboveThreshold, Dwork and Roth)."""
+    threshold = scale * 2 / EPSILON * draw.laplace(size=runs)
+    asked = np.array(margins(included))[:, None] + scale * 4 / EPSILON * draw.laplace(size=(QUESTIONS, runs))
+    yes = asked >= threshold
+    return (yes[-1] & ~yes[:-1].any(0)).astype(np.float64)
 
 
 # ---------------------------------------------------------------- half of the noise
@@ -325,7 +326,6 @@ class Door:
         code.
       halved: a context that halves the noise of the code.
       least_runs: the least number of runs per side.
-      delta: the delta of the claim.
     """
 
     covers: tuple[Any, ...]
@@ -432,19 +432,31 @@ def with_tree(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
         released[step, going] = (estimate.gradient * unit(steep(x[going]))).sum(1)
 
     runs = adaptive_batch.stochastic_spider(DataSetSamples(problem), choice, x, streams, delta=DELTA, observe=seen)
-    shift, nodes = 2 / first, sorted({node for step in range(1, leaves + 1) for node in releases.node(step)})
-    there = [[float(node in releases.node(step)) for step in range(1, leaves + 1)] for node in nodes]
-    pair = GaussianPair(torch.zeros(leaves), torch.full((leaves,), shift), 2 * shift * torch.tensor(there))
-    return pair.score(released.T + shift / 2), runs.guarantees[0]
+    return tree_score(released, 2 / first), runs.guarantees[0]
+
+
+def tree_score(released: Tensor, shift: float, noise_multiplier: float = 2.0) -> Tensor:
+    """Score the sums `(steps, runs)` of a tree whose first leaf the canary moves by half of `shift`, or back."""
+    steps = range(1, len(released) + 1)
+    nodes = sorted({node for step in steps for node in releases.node(step)})
+    there = torch.tensor([[float(node in releases.node(step)) for step in steps] for node in nodes])
+    pair = GaussianPair(torch.zeros(len(steps)), torch.full((len(steps),), shift), noise_multiplier * shift * there)
+    return pair.score(released.T + shift / 2)
+
+
+FIRST, LATER = 4, 3  # batch sizes of drift escape
+
+
+def escape_choice(threshold: float) -> drift_escape.DriftEscapeParameters:
+    escape = drift_escape.Escape(0.1, 1.0, 1.0, 0.2, threshold, 3, 0.5, 4, 30, "the attack")
+    return drift_escape.DriftEscapeParameters(escape, 1.0, 0.2, FIRST, LATER, 1.0, "the attack")
 
 
 def escaping(turn: int, threshold: float, included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
     """Run drift escape with the canary in batch number `turn`; a high threshold makes runs jump back and forth."""
-    x, first, later = origin(streams, 1.0), 4, 3
+    x = origin(streams, 1.0)
     problem = Signal.in_turn(2.0 * included - 1, 400, turn, len(x))
-    escape = drift_escape.Escape(0.1, 1.0, 1.0, 0.2, threshold, 3, 0.5, 4, 30, "the attack")
-    choice = drift_escape.DriftEscapeParameters(escape, 1.0, 0.2, first, later, 1.0, "the attack")
-    seen = Turn(problem, x, (1.0, first), (1.0, later))
+    choice, seen = escape_choice(threshold), Turn(problem, x, (1.0, FIRST), (1.0, LATER))
     runs = drift_escape.drift_escape(
         DataSetSamples(problem), choice, x, streams, delta=DELTA, max_steps=3 * turn + 2, observe=seen
     )
@@ -453,11 +465,9 @@ def escaping(turn: int, threshold: float, included: bool, streams: Streams) -> t
 
 def client(turn: int, included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
     """Return the server's view of the first of two clients; the second client has no canary."""
-    x, first, later = origin(streams, 1.0), 4, 3
+    x = origin(streams, 1.0)
     problem, other = (Signal.in_turn(side, 400, turn, len(x)) for side in (2.0 * included - 1, 0.0))
-    escape = drift_escape.Escape(0.1, 1.0, 1.0, 0.2, 1e-9, 3, 0.5, 4, 30, "the attack")
-    choice = drift_escape.DriftEscapeParameters(escape, 1.0, 0.2, first, later, 1.0, "the attack")
-    seen = Turn(problem, x, (1.0, first), (1.0, later))
+    choice, seen = escape_choice(1e-9), Turn(problem, x, (1.0, FIRST), (1.0, LATER))
 
     def sent(going: Tensor, state: Any, estimate: Any) -> None:
         own = Namespace(x=state.x, oracle=Namespace(meter=Namespace(refreshes=state.oracle.meter.refreshes[:, 0])))
@@ -497,14 +507,14 @@ def told(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
 
 def told_by_a_trusted_server(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
     """Score whether the last model is published, as `selected` does; the canary makes the other models worse."""
-    choice, side = of_selection(0.1, EPSILON, MARGINS[2]), 2.0 * included - 1
+    choice, side = of_selection(0.1, EPSILON, QUESTIONS), 2.0 * included - 1
     sought = trusted_search(choice)
     most = sought.alpha + sought.gradient_slack + sought.gradient_sensitivity / 2
-    models = origin(streams, 1.0)[None, :, :1].expand(MARGINS[2], -1, -1).clone()
+    models = origin(streams, 1.0)[None, :, :1].expand(QUESTIONS, -1, -1).clone()
     models[-1] *= -1
     own = lines_and_a_canary(most * 1000 / 999, (0.0, side), len(streams))
     found = trusted_selection(models, lambda _: own, choice, streams, blocks=Blocks(1, 1))
-    return (found.index == MARGINS[2] - 1).double(), sought.guarantee([], NOTHING, streams)
+    return (found.index == QUESTIONS - 1).double(), sought.guarantee([], NOTHING, streams)
 
 
 def one_of_sgd(steps: int, included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
@@ -551,14 +561,9 @@ def _converted(choice: goldstein.GoldsteinParameters, side: float, canary: Tenso
 
 def converted_once(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
     """Run one-pass online-to-nonconvex with the canary in the first batch, on which all later releases depend."""
-    steps, half = CONVERTED.num_steps, CONVERTED.first_bound
     canary = shuffled(torch.zeros(len(streams), 1, dtype=torch.int64), 200, streams, ORDER_PURPOSE)[:, 0]
     released, _, claim = _converted(CONVERTED, 2.0 * included - 1, canary, streams)
-    nodes = sorted({node for step in range(1, steps + 1) for node in releases.node(step)})
-    there = [[float(node in releases.node(step)) for step in range(1, steps + 1)] for node in nodes]
-    noise = CONVERTED.noise_multiplier * 2 * half
-    pair = GaussianPair(torch.zeros(steps), torch.full((steps,), 2 * half), noise * torch.tensor(there))
-    return pair.score(released.T + half), claim
+    return tree_score(released, 2 * CONVERTED.first_bound, CONVERTED.noise_multiplier), claim
 
 
 def converted_often(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
@@ -636,17 +641,12 @@ def once(made: Any, noise: float, included: bool, streams: Streams) -> tuple[Ten
     return released[:, 0], account(events_of(ledger, 0), DELTA)
 
 
-EPSILON, MARGINS = 4.0, (-1.0, 0.0, 8)  # of a search: the margins of the questions, and their number
-
-
 def asked(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
-    low, high, count = MARGINS
     selection = AboveThreshold(EPSILON, 0.0, 1.0, Relation.REPLACE_ONE)
     every = torch.ones(len(streams), dtype=torch.bool)
     state, price = selection.begin(selection.init(streams), streams, every)
-    early, last = (low, high) if included else (high, low)
     yes = every
-    for margin in [early] * (count - 1) + [last]:
+    for margin in margins(included):
         value = torch.full((len(every), 1), margin, dtype=torch.float64)
         question = Sensitive(value, every.double(), Relation.REPLACE_ONE, "proved")
         state, yes = selection.ask(state, question, streams, every)
@@ -654,17 +654,14 @@ def asked(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
 
 
 def selected(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
-    low, high, count = MARGINS
     sizes: dict[str, Any] = {"hessian_lipschitz": 1.0, "norm_bound": 1.0, "smoothness": 1.0, "num_examples": 1000}
-    search = Search(EPSILON, 0.1, **sizes, num_candidates=count, failure=0.1)
-    early, last = (low, high) if included else (high, low)
+    search = Search(EPSILON, 0.1, **sizes, num_candidates=QUESTIONS, failure=0.1)
     most = search.alpha + search.gradient_slack
-    margins = [early] * (count - 1) + [last]
-    candidates = [torch.full((len(streams), 1), margin, dtype=torch.float64) for margin in margins]
+    candidates = [torch.full((len(streams), 1), margin, dtype=torch.float64) for margin in margins(included)]
     found = select_stationary_point(
         search, candidates, lambda x: most - search.gradient_sensitivity * x[:, 0], lambda x: x[:, 0] * 0 + 1e9, streams
     )
-    return (found.index == count - 1).double(), search.guarantee([], NOTHING, streams)
+    return (found.index == QUESTIONS - 1).double(), search.guarantee([], NOTHING, streams)
 
 
 def _loudness(made: Tree | BandedSquareRoot) -> float:
@@ -675,46 +672,41 @@ def _loudness(made: Tree | BandedSquareRoot) -> float:
 def doors() -> dict[str, Door]:
     """Return all doors by name."""
     sgd, most = partial(partial, descended), Sampling.fixed_size(7, 8)
-    few = 2000  # the time of these guarantees grows with the square of the number of runs
+    few = partial(Door, least_runs=2000)  # the time of these guarantees grows with the square of the number of runs
     replace_one, zero_out, poisson = Relation.REPLACE_ONE, Relation.ZERO_OUT, Sampling.poisson(0.5)
+    by_size, whole = (sampled(replaced_ratio, -1.0, rate, 4.0, steps) for rate, steps in ((7 / 8, 8), (1.0, 4)))
+    escapes = (drift_escape.drift_escape,)
+    sums = {"Tree": Tree(8), "Tree, optimal": Tree(8, optimal=True), "BandedSquareRoot": BandedSquareRoot(8, 3)}
     found = {
         "private_gradient_descent": Door((private_gradient_descent,), scheduled, normal(1.0)),
         "ClippedGradient, replaced": Door((ClippedGradient,), turned_around, normal(1.0)),
-        "clipped_noisy_sgd, Poisson, zero-out": Door(
+        "clipped_noisy_sgd, Poisson, zero-out": few(
             (clipped_noisy_sgd, MinibatchGradient), sgd(clipped_noisy_sgd, poisson, zero_out, 1.0, 3),
-            sampled(zero_out_ratio, 0.0, 0.5, 1.0, 3), least_runs=few,
+            sampled(zero_out_ratio, 0.0, 0.5, 1.0, 3),
         ),
-        "clipped_noisy_sgd, Poisson, add-or-remove": Door(
+        "clipped_noisy_sgd, Poisson, add-or-remove": few(
             (clipped_noisy_sgd,), sgd(clipped_noisy_sgd, poisson, Relation.ADD_OR_REMOVE, 1.0, 2),
-            sampled(zero_out_ratio, 0.0, 0.5, 1.0, 2), least_runs=few,
+            sampled(zero_out_ratio, 0.0, 0.5, 1.0, 2),
         ),
-        "clipped_noisy_sgd, fixed size": Door(
-            (clipped_noisy_sgd,), sgd(clipped_noisy_sgd, most, replace_one, 4.0, 8),
-            sampled(replaced_ratio, -1.0, 7 / 8, 4.0, 8), least_runs=few,
+        "clipped_noisy_sgd, fixed size": few(
+            (clipped_noisy_sgd,), sgd(clipped_noisy_sgd, most, replace_one, 4.0, 8), by_size
         ),
-        "noisy_sgd, fixed size": Door(
-            (noisy_sgd,), sgd(noisy_sgd, most, replace_one, 4.0, 8), sampled(replaced_ratio, -1.0, 7 / 8, 4.0, 8),
-            least_runs=few,
-        ),
-        "noisy_sgd, whole": Door(
-            (noisy_sgd,), sgd(noisy_sgd, WHOLE, replace_one, 4.0, 4), sampled(replaced_ratio, -1.0, 1.0, 4.0, 4),
-            least_runs=few,
-        ),
-        "noisy_sgd_on_fresh_data": Door((noisy_sgd_on_fresh_data, FreshGradient), fresh, normal(1.0), least_runs=few),
+        "noisy_sgd, fixed size": few((noisy_sgd,), sgd(noisy_sgd, most, replace_one, 4.0, 8), by_size),
+        "noisy_sgd, whole": few((noisy_sgd,), sgd(noisy_sgd, WHOLE, replace_one, 4.0, 4), whole),
+        "noisy_sgd_on_fresh_data": few((noisy_sgd_on_fresh_data, FreshGradient), fresh, normal(1.0)),
         "train": Door((train,), trained, normal(1.0), least_runs=100),
         "stochastic_spider": Door((adaptive_batch.stochastic_spider, Spider), with_tree, normal(1.0)),
-        "drift_escape, first batch": Door((drift_escape.drift_escape,), partial(escaping, 0, 1e-9), normal(1.0)),
-        "drift_escape, later batch": Door((drift_escape.drift_escape,), partial(escaping, 4, 1e-9), normal(1.0)),
-        "drift_escape, among attempts": Door((drift_escape.drift_escape,), partial(escaping, 5, 1.0), normal(1.0)),
+        "drift_escape, first batch": Door(escapes, partial(escaping, 0, 1e-9), normal(1.0)),
+        "drift_escape, later batch": Door(escapes, partial(escaping, 4, 1e-9), normal(1.0)),
+        "drift_escape, among attempts": Door(escapes, partial(escaping, 5, 1.0), normal(1.0)),
         "a client, first batch": Door((Clients, distributed_drift_escape), partial(client, 0), normal(1.0)),
         "a client, later batch": Door((Clients, distributed_drift_escape), partial(client, 4), normal(1.0)),
         "a client, asked about models": Door((distributed_selection,), told, normal(1.0)),
         "a trusted server, asked about models": Door(
-            (trusted_selection,), told_by_a_trusted_server, searched(MARGINS, EPSILON), half_the_laplace_noise
+            (trusted_selection,), told_by_a_trusted_server, searched, half_the_laplace_noise
         ),
-        "a client of DP-SGD": Door(
-            (distributed_noisy_sgd,), partial(one_of_sgd, 4), sampled(replaced_ratio, -1.0, 1.0, noise_of_sgd(4), 4),
-            least_runs=few,
+        "a client of DP-SGD": few(
+            (distributed_noisy_sgd,), partial(one_of_sgd, 4), sampled(replaced_ratio, -1.0, 1.0, noise_of_sgd(4), 4)
         ),
         "online_to_nonconvex, one pass": Door((goldstein.online_to_nonconvex,), converted_once, normal(1.0)),
         "online_to_nonconvex, many passes": Door((goldstein.online_to_nonconvex,), converted_often, normal(1.0)),
@@ -722,25 +714,20 @@ def doors() -> dict[str, Door]:
         "Gaussian": Door((Gaussian,), partial(mechanism, Gaussian, 1.0, 3), normal(1.0)),
         **{
             name: Door((type(made),), partial(mechanism, lambda made=made: made, _loudness(made), 8), normal(1.0))
-            for name, made in {
-                "Tree": Tree(8), "Tree, optimal": Tree(8, optimal=True), "BandedSquareRoot": BandedSquareRoot(8, 3),
-            }.items()
+            for name, made in sums.items()
         },
         "Laplace": Door(
             (Laplace,), partial(once, Laplace(), 1.0),
             lambda included, scale, runs, draw: included + scale * draw.laplace(scale=0.5**0.5, size=runs),
             half_the_laplace_noise,
         ),
-        "AboveThreshold": Door((AboveThreshold,), asked, searched(MARGINS, EPSILON), half_the_laplace_noise),
-        "select_stationary_point": Door(
-            (select_stationary_point,), selected, searched(MARGINS, EPSILON), half_the_laplace_noise
-        ),
+        "AboveThreshold": Door((AboveThreshold,), asked, searched, half_the_laplace_noise),
+        "select_stationary_point": Door((select_stationary_point,), selected, searched, half_the_laplace_noise),
     }  # fmt: skip
     if find_spec("opendp") is not None:
-        found["DiscreteGaussian"] = Door(
-            (discrete.DiscreteGaussian,), partial(once, discrete.DiscreteGaussian(), 1.0), normal(1.0),
-            half_the_discrete_noise, 500,
-        )  # fmt: skip
+        attack = partial(once, discrete.DiscreteGaussian(), 1.0)
+        half = half_the_discrete_noise
+        found["DiscreteGaussian"] = Door((discrete.DiscreteGaussian,), attack, normal(1.0), half, least_runs=500)
     return found
 
 

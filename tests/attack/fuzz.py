@@ -21,7 +21,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
@@ -35,6 +35,7 @@ from dpnotes import papers
 from dpnotes.cli.main import app
 from dpnotes.core import Guarantee, Ledger
 from tests import calls
+from tests.public import numbers_of, within
 from tests.test_bad_arguments import WORDS
 
 LIMIT = 10  # seconds per call; a longer call counts as hanging
@@ -68,7 +69,7 @@ def examples(named: Mapping[str, Callable[..., Any]]) -> dict[str, list[Call]]:
     table: dict[str, list[Call]] = {}
     for name, function in named.items():
         taken = inspect.signature(function)
-        bound, numbers = taken.bind_partial(), calls.numbers_of(function)
+        bound, numbers = taken.bind_partial(), numbers_of(function)
         usual = {number: taken.parameters[number].default for number in numbers}
         given = {argument: value for argument, value in usual.items() if value is not inspect.Parameter.empty}
         bound.arguments.update(given | calls.example(name))
@@ -129,51 +130,25 @@ def _hostile_array(value: Any, draw: random.Random) -> Any:
 
 
 # ---------------------------------------------------------------- faults of results
-def numbers(value: Any, depth: int = 3) -> Iterator[float]:
-    """Yield the numbers in a value, down to a given depth."""
-    if isinstance(value, bool) or value is None:
-        return
-    if isinstance(value, int | float):
-        with contextlib.suppress(OverflowError):
-            yield float(value)
-    elif isinstance(value, Tensor | np.ndarray):
-        flat = value.detach().reshape(-1) if isinstance(value, Tensor) else value.reshape(-1)
-        with contextlib.suppress(TypeError, ValueError):
-            yield from (float(number) for number in flat[:1000])
-    elif depth and isinstance(value, Mapping):
-        for part in value.values():
-            yield from numbers(part, depth - 1)
-    elif depth and isinstance(value, list | tuple):
-        for part in value:
-            yield from numbers(part, depth - 1)
-    elif depth and is_dataclass(value) and not isinstance(value, type):
-        for field in fields(value):
-            yield from numbers(getattr(value, field.name), depth - 1)
-
-
-def parts(value: Any, kind: type, depth: int = 3) -> Iterator[Any]:
-    """Yield the values of a given type within a result."""
-    if isinstance(value, kind):
-        yield value
-    elif depth and is_dataclass(value) and not isinstance(value, type):
-        for field in fields(value):
-            yield from parts(getattr(value, field.name), kind, depth - 1)
-    elif depth and isinstance(value, list | tuple):
-        for part in value[:10]:
-            yield from parts(part, kind, depth - 1)
-    elif depth and isinstance(value, Mapping):
-        for part in value.values():
-            yield from parts(part, kind, depth - 1)
+def numbers(value: Any) -> Iterator[float]:
+    """Yield the numbers in a value, of a large array the first 1,000."""
+    for part in within(value, 3):
+        if isinstance(part, Tensor | np.ndarray):
+            with contextlib.suppress(TypeError, ValueError):
+                yield from map(float, (part.detach() if isinstance(part, Tensor) else part).reshape(-1)[:1000])
+        elif isinstance(part, int | float) and not isinstance(part, bool):
+            with contextlib.suppress(OverflowError):
+                yield float(part)
 
 
 def wrong_answer(function: Callable[..., Any], call: Call, answer: Any) -> str:
     """Return the fault of an answer, or "": NaN from numbers, an impossible guarantee, or missing noise."""
-    claims = list(parts(answer, Guarantee))
+    claims = [part for part in within(answer, 3) if isinstance(part, Guarantee)]
     for claim in claims:
         if math.isnan(claim.epsilon) or claim.epsilon < 0 or math.isnan(claim.delta) or claim.delta < 0:
             return f"claims epsilon = {claim.epsilon}, delta = {claim.delta}"
     if any(math.isfinite(claim.epsilon) and claim.holds for claim in claims):
-        for ledger in parts(answer, Ledger):
+        for ledger in (part for part in within(answer, 3) if isinstance(part, Ledger)):
             if any(bool((price.charged & (price.noise_multiplier == 0)).any()) for price in ledger.prices):
                 return "claims a finite epsilon for a release without noise"
     given = list(numbers([*call[0], *call[1].values()]))
@@ -281,46 +256,28 @@ _WORDS = ["nan", "inf", "-1", "0", "1e400", "1", "0.5", "x=", "=1", "", "--json"
 
 def command(draw: random.Random) -> list[str]:
     """Return a random command line that reads, calculates or is refused, but computes no experiment."""
-    claims = [claim.id for claim in _claims()]
+    claims = [claim.id for claim in papers.claims()]
     kind = draw.choice(["calc", "calc", "calc", "check", "cite", "run", "status", "results", "list", "clean", "junk"])
     claim = draw.choice([*claims, claims[0][:-1], "nothing", ""])
     if kind == "calc":
-        able = [c for c in _claims() if c.calculation is not None]
-        chosen = draw.choice(able)
-        values = draw.choices(
-            ["1", "2", "0.5", "1e-6", "100", "1e6", *_WORDS[:7]], k=len(chosen.calculator().parameters)
-        )
-        pairs = [f"{n}={v}" for n, v in zip(chosen.calculator().parameters, values, strict=True)]
-        return [
-            "calc",
-            draw.choice([chosen.id] * 8 + [claim]),
-            *pairs,
-            *draw.choice([[], [], ["--json"], [draw.choice(_WORDS)]]),
-        ]
+        chosen = draw.choice([c for c in papers.claims() if c.calculation is not None])
+        names = chosen.calculator().parameters
+        values = draw.choices(["1", "2", "0.5", "1e-6", "100", "1e6", *_WORDS[:7]], k=len(names))
+        pairs = [f"{name}={value}" for name, value in zip(names, values, strict=True)]
+        named = draw.choice([chosen.id] * 8 + [claim])
+        return ["calc", named, *pairs, *draw.choice([[], [], ["--json"], [draw.choice(_WORDS)]])]
     if kind == "run":
         wrong = [["--jobs", "0"], ["--device", "tpu"], ["--memory", "lots"], ["--profile", draw.choice(_WORDS[:6])]]
         return ["run", draw.choice(["drift_escape.audit", "nothing", "goldstein"]), *draw.choice(wrong)]
     if kind == "results":
-        return [
-            "results",
-            draw.choice(["noisy_sgd.escape", "drift_escape.audit", "x"]),
-            *draw.choice([[], ["--csv"], ["--json"]]),
-        ]
+        named = draw.choice(["noisy_sgd.escape", "drift_escape.audit", "x"])
+        return ["results", named, *draw.choice([[], ["--csv"], ["--json"]])]
     if kind == "clean":
         return ["clean", draw.choice(["noisy_sgd.escape", "nothing"]), "--profile", draw.choice(["quick", "nothing"])]
     if kind == "junk":
         return draw.choices([*_WORDS, "calc", "check"], k=draw.randrange(4))
-    simple = {
-        "check": ["check", claim if claim else "nothing"],
-        "cite": ["cite", claim],
-        "status": ["status"],
-        "list": ["list"],
-    }
-    return [*simple[kind], *draw.choice([[], ["--json"], [draw.choice(_WORDS)]])]
-
-
-def _claims() -> Sequence[Any]:
-    return papers.claims()
+    named = {"check": [claim or "nothing"], "cite": [claim]}.get(kind, [])
+    return [kind, *named, *draw.choice([[], ["--json"], [draw.choice(_WORDS)]])]
 
 
 def one_command(line: list[str], seconds: float = 6 * LIMIT) -> tuple[str, str]:
@@ -329,9 +286,9 @@ def one_command(line: list[str], seconds: float = 6 * LIMIT) -> tuple[str, str]:
         with limits(seconds), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = CliRunner().invoke(app, line, prog_name="dpnotes")
+            if isinstance(result.exception, Hang):
+                raise result.exception
     except Hang:
-        return "refused", f"no answer within {seconds} s"
-    if isinstance(result.exception, Hang):
         return "refused", f"no answer within {seconds} s"
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         return "refused", f"{type(result.exception).__name__}: {str(result.exception)[:100]}"
@@ -340,13 +297,10 @@ def one_command(line: list[str], seconds: float = 6 * LIMIT) -> tuple[str, str]:
         return "answered", "" if result.output.strip() or quiet else "no output"
     errors = [text for text in result.stderr.splitlines() if text.strip()]
     usage = bool(errors) and errors[0].startswith("Usage:")  # the usage line, followed by the error
-    if result.exit_code != 2 or not errors or (len(errors) > 1 and not usage and not _remark(errors)):
+    remarks = all(line.startswith("dpnotes: ") for line in errors)
+    if result.exit_code != 2 or not errors or (len(errors) > 1 and not usage and not remarks):
         return "refused", f"status {result.exit_code}, {len(errors)} lines of errors"
     return "refused", ""
-
-
-def _remark(errors: list[str]) -> bool:
-    return all(line.startswith("dpnotes: ") for line in errors)
 
 
 # ---------------------------------------------------------------- the attack

@@ -441,13 +441,11 @@ def attack(
 
         files = sorted({test for m in left for test in tests_of(part_of(m.file))})
         shares = [share for share in (files[number::workers] for number in range(workers)) if share]
-        measured = list(pool.map(lambda share: _with(copies, lambda copy: Coverage.of(copy, share)), shares))
-        seconds = {test: s for coverage in measured for test, s in coverage.seconds.items()}
-        functions: dict[tuple[str, int], set[str]] = {}
-        for coverage in measured:
-            for place, tests in coverage.functions.items():
-                functions.setdefault(place, set()).update(tests)
-        coverage = Coverage(functions, seconds)
+        coverage = Coverage({}, {})
+        for part in pool.map(lambda share: _with(copies, lambda copy: Coverage.of(copy, share)), shares):
+            coverage.seconds.update(part.seconds)
+            for line, found in part.functions.items():
+                coverage.functions.setdefault(line, set()).update(found)
 
         def one(mutant: Mutant) -> Outcome:
             own, *others = whole = tests_of(part_of(mutant.file))

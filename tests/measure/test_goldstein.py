@@ -368,15 +368,6 @@ def test_a_kink_at_the_radius_is_reached_in_every_unit():
     assert reaches(1 + 1e-9) == 0, "control: what is outside stays outside"
 
 
-@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e7, 1e100])
-def test_a_kink_half_a_radius_away_is_reached_at_any_scale(scale: float):
-    slopes, x = torch.tensor([[1.0], [-1.0]]), torch.tensor([scale / 2], dtype=torch.float64)
-    assert float(norm_of_max(slopes, torch.zeros(2), x, scale).upper) < 1e-9
-    assert float(norm_of_max(slopes, torch.zeros(2), x, 0.4 * scale).upper) == pytest.approx(1.0), "control"
-    below = torch.ones(2, 1), torch.tensor([0.0, -scale], dtype=torch.float64)
-    assert float(norm_of_max(*below, x, scale).upper) == pytest.approx(1.0), "a piece below a parallel one"
-
-
 @pytest.mark.parametrize("dim", (1, 2, 7))
 def test_the_norm_of_a_distance_is_that_of_its_cone(dim: int):
     distances = torch.tensor([0.0, 0.5, 1.0, 1.25, 2.0], dtype=torch.float64)
@@ -439,7 +430,6 @@ def test_gradients_of_double_envelopes_bound_the_component_norm():
         (lambda: minimum_norm(torch.ones(3)), "gradients, torch.float32 of shape"),
         (lambda: minimum_norm(torch.ones(0, 3)), "not empty"),
         (lambda: minimum_norm(torch.ones(1, 3) / 0), "gradients without NaN"),
-        (lambda: certify(lambda x: x, torch.ones(1, 2), radius=0.0), "radius=0.0 > 0"),
         (lambda: certify(lambda x: x, torch.ones(2)), "x, torch.float32 of shape"),
         (lambda: certify(lambda x: x[:, :1], torch.ones(1, 2)), r"gradients of shape \(100, 2\), got \(100, 1\)"),
         (lambda: certify(lambda x: x, 1e9 * torch.ones(1, 2), radius=1e-3), "radius=0.001 to be large"),

@@ -130,12 +130,8 @@ def test_a_loss_without_a_hessian_is_refused():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"alpha": 0.0}, "Expected alpha=0.0 > 0"),
-        ({"alpha": math.inf}, "Expected alpha=inf to be finite"),
-        ({"hessian_lipschitz": -1.0}, "Expected hessian_lipschitz=-1.0 > 0"),
         ({"gradient_norm": torch.zeros(3)}, r"Expected gradient_norm, \(3,\), to be of shape \(2,\)"),
         ({"gradient_norm": torch.tensor([1.0, -1.0])}, "Expected gradient_norm=-1 >= 0"),
-        ({"failure_probability": 2.0}, "Expected 0 < failure_probability=2.0 < 1"),
     ],
 )
 def test_bad_arguments_are_named(change: dict, message: str):
@@ -203,11 +199,7 @@ def test_bad_iterates_are_named():
         sosp_level(one, one[:2], 1.0)
     with pytest.raises(ValueError, match="gradient_norms, -1, >= 0"):
         sosp_level(-one, one, 1.0)
-    with pytest.raises(ValueError, match="hessian_lipschitz=0"):
-        reached_alpha(one, one, 0)
     with pytest.raises(ValueError, match="num_iterates=0 >= 1"):
         reached_alpha(one[:0], one[:0], 1.0)
     with pytest.raises(ValueError, match="0 < fraction=1.5 <= 1"):
         reached_alpha(one, one, 1.0, fraction=1.5)
-    with pytest.raises(ValueError, match="alpha=0"):
-        fraction_of_sosp(one, one, 0, 1.0)

@@ -20,12 +20,7 @@ from tests.notebook.test_exercises import ASKED, SOLUTIONS, planted, readable
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-SOURCES = [
-    "from dpnotes.exercises.rates import crossing",
-    "crossing",
-    "answer = ...\ncrossing.check(answer)",
-    "1 + 1",
-]
+SOURCES = ["from dpnotes.exercises.rates import crossing", "crossing", "answer = ...\ncrossing.check(answer)", "1 + 1"]
 
 
 def notebook(sources: list[str] = SOURCES, tagged: str = "crossing.check") -> NotebookNode:

@@ -57,12 +57,3 @@ def test_one_kind_may_be_empty():
 def test_what_is_no_set_of_paths_is_refused(paths, chosen):
     with pytest.raises(ValueError, match=r"to be \(iterates, runs, 2\) and chosen"):
         draw_paths(axes(), paths, chosen, ("out", "in"))
-
-
-def test_the_picture_can_be_wiped_and_drawn_again():
-    drawn = axes()
-    for _ in range(2):
-        plots.wipe(drawn)
-        draw_level_lines(drawn, lambda p: p.sum(1), (0, 1), (0, 1))
-        draw_paths(drawn, np.zeros((3, 2, 2)), [True, False], ("out", "in"))
-    assert len(drawn.collections) == 3 and len(drawn.lines) == 3

@@ -12,16 +12,7 @@ import pandas as pd
 import pytest
 
 from dpnotes.cli.catalogue import all_experiments
-from dpnotes.experiments import (
-    NOT_STATED,
-    Context,
-    Decision,
-    Experiment,
-    PaperFigure,
-    Setting,
-    Spec,
-    store,
-)
+from dpnotes.experiments import NOT_STATED, Decision, Experiment, PaperFigure, Setting, Spec, store
 from dpnotes.notebook import plots, results
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
@@ -45,10 +36,6 @@ def test_the_results_table_formats_columns():
 
 def result(state: str, manifest: dict[str, Any], figure: PaperFigure | None = None, repeats: int = 100) -> store.Result:
     spec = Spec("toy", "mean", "quick", {"decision_rule": "always"} | ({"repeats": repeats} if figure else {}))
-
-    def run_cell(spec: Spec, cell: dict[str, Any], context: Context) -> dict[str, Any]:
-        return {"x": 1}
-
     experiment = Experiment(
         paper="toy",
         name="mean",
@@ -56,7 +43,7 @@ def result(state: str, manifest: dict[str, Any], figure: PaperFigure | None = No
         question="?",
         specs={"quick": spec},
         cells=lambda spec: [{}],
-        run_cell=run_cell,
+        run_cell=lambda spec, cell, context: {"x": 1},
         decide=lambda frame, spec: Decision("reproduced", ""),
         unaccounted=("the scaling",),
         figure=figure,
@@ -86,13 +73,12 @@ def test_the_stored_result_of_the_largest_profile_is_shown(stored, shown, monkey
     one = result("stored", MANIFEST)
     specs = {profile: replace(one.spec, profile=profile) for profile in ("quick", "cpu", "paper")}
     experiment = replace(one.experiment, specs=specs)
-    monkeypatch.setattr(
-        results.store,
-        "load",
-        lambda _, profile: replace(
-            one, experiment=experiment, spec=specs[profile], state="stored" if profile in stored else "missing"
-        ),
-    )
+
+    def load(_: Any, profile: str) -> store.Result:
+        state = "stored" if profile in stored else "missing"
+        return replace(one, experiment=experiment, spec=specs[profile], state=state)
+
+    monkeypatch.setattr(results.store, "load", load)
     assert results.Results([experiment]).show("mean").spec.profile == shown
 
 
@@ -165,18 +151,11 @@ def test_what_is_not_the_papers_setting_is_said_on_picture_and_table():
 
 
 def test_the_comparison_says_what_differs_and_why():
-    table = results.compared(result("stored", MANIFEST, FIGURE, repeats=3))
-    assert table.rows == [
-        ["repeats", "100", "3", "time"],
-        ["step size", "0.1", "0.1", ""],
-        ["batch", NOT_STATED, "16", "our choice"],
-        [
-            "what it shows",
-            "a line",
-            "Undecided: the rule is met for neither answer. This is not the paper's claim.",
-            "",
-        ],
-    ]
+    *rows, last = results.compared(result("stored", MANIFEST, FIGURE, repeats=3)).rows
+    same = ["step size", "0.1", "0.1", ""]
+    assert rows == [["repeats", "100", "3", "time"], same, ["batch", NOT_STATED, "16", "our choice"]]
+    found = "Undecided: the rule is met for neither answer. This is not the paper's claim."
+    assert last == ["what it shows", "a line", found, ""]
     with pytest.raises(ValueError, match="Expected experiment='toy.mean' to be one of the paper's figures"):
         results.compared(result("stored", MANIFEST))
 

@@ -1,17 +1,16 @@
 """Predictions and tables of the notebooks; exercises: test_exercises.py."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 
 from dpnotes.notebook.teaching import Prediction, Table, claims_table
-from dpnotes.notebook.write import environment, to_text
+from dpnotes.notebook.write import to_text
 from dpnotes.papers.budget_schedules.claims import CLAIMS
 from dpnotes.theory.claims import select
+from tests.nbval_run import nbval
 
 
 def asked_about(total=4, right="yes & no", **choices: str):
@@ -75,21 +74,7 @@ even = Prediction(
     for name, total in (("true", "4"), ("false", "5")):
         made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell.replace("SUM", total))])
         (tmp_path / f"{name}.ipynb").write_text(to_text(made))
-    root = Path(__file__).parents[2]
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "conftest",
-        "-p",
-        "no:cacheprovider",
-        "-c",
-        root / "pyproject.toml",
-    ]
-    options = ["--nbval", "--nbval-current-env", "--rootdir", root, *sorted(tmp_path.iterdir())]
-    environment_here = environment() | {"PYTHONPATH": str(root)}
-    done = subprocess.run([*command, *options], cwd=root, env=environment_here, capture_output=True, text=True)
+    done = nbval(*sorted(tmp_path.iterdir()))
     assert "does not bear out 'yes'" in done.stdout and "1 failed, 3 passed" in done.stdout
 
 

@@ -72,7 +72,18 @@ class AdaptiveBatchParameters:
     origin: str
 
     def __post_init__(self) -> None:
-        check_smoothness(self.smoothness, self.hessian_lipschitz, self.accuracy, self.step_size)
+        smoothness, step_size = self.smoothness, self.step_size
+        curvature = math.sqrt(self.hessian_lipschitz * self.accuracy)
+        if smoothness < curvature:
+            raise ValueError(
+                f"Expected M={smoothness:.6g} >= sqrt(rho alpha)={curvature:.6g}: too small by a factor of "
+                f"{curvature / smoothness:.4g}, every point has a curvature that is small enough."
+            )
+        if step_size * smoothness > 1 + 1e-12:
+            raise ValueError(
+                f"Expected step_size={step_size:.6g} <= 1/M={1 / smoothness:.6g}: too large by a factor of "
+                f"{step_size * smoothness:.4g}."
+            )
 
     @property
     def term_sensitivity(self) -> float:
@@ -85,32 +96,6 @@ class AdaptiveBatchParameters:
         if not self.noise_multiplier:
             return math.inf
         return Tree(self.max_leaves).max_cost(self.noise_multiplier)
-
-
-def check_smoothness(smoothness: float, hessian_lipschitz: float, accuracy: float, step_size: float) -> None:
-    """Raise an error where the theorem's premises fail: M below sqrt(rho alpha), or a step size above 1 / M.
-
-    Raises:
-      ValueError: a premise fails; the message says by which factor.
-
-    Example:
-      >>> check_smoothness(2.0, 1.0, 0.25, 0.75)
-      Traceback (most recent call last):
-      ValueError: Expected step_size=0.75 <= 1/M=0.5: too large by a factor of 1.5.
-    """
-    validate.positive(smoothness=smoothness, hessian_lipschitz=hessian_lipschitz)
-    validate.positive(accuracy=accuracy, step_size=step_size)
-    curvature = math.sqrt(hessian_lipschitz * accuracy)
-    if smoothness < curvature:
-        raise ValueError(
-            f"Expected M={smoothness:.6g} >= sqrt(rho alpha)={curvature:.6g}: too small by a factor of "
-            f"{curvature / smoothness:.4g}, every point has a curvature that is small enough."
-        )
-    if step_size * smoothness > 1 + 1e-12:
-        raise ValueError(
-            f"Expected step_size={step_size:.6g} <= 1/M={1 / smoothness:.6g}: too large by a factor of "
-            f"{step_size * smoothness:.4g}."
-        )
 
 
 @checked
@@ -163,6 +148,7 @@ def theorem_3_11(
     number = {name: float(value) for name, value in found.items()}
     sensitivity = 2 * max(gradient_bound / number["batch"], 1 / number["batch_per_gradient"])
     steps = math.ceil(number["steps"])
+    as_named = ("batch_per_gradient", "step_size", "threshold", "window", "perturbation")
     return AdaptiveBatchParameters(
         accuracy=number["alpha"],
         gradient_bound=gradient_bound,
@@ -170,15 +156,11 @@ def theorem_3_11(
         hessian_lipschitz=hessian_lipschitz,
         drift_threshold=number["kappa"],
         first_batch=number["batch"],
-        batch_per_gradient=number["batch_per_gradient"],
         noise_multiplier=number["sigma"] / sensitivity,
         num_steps=steps,
-        step_size=number["step_size"],
-        threshold=number["threshold"],
-        window=number["window"],
-        perturbation=number["perturbation"],
         max_leaves=steps,
         origin=f"Theorem 3.11, constants={constants}",
+        **{name: number[name] for name in as_named},
     )
 
 
@@ -193,18 +175,16 @@ def practical(
     smoothness: Positive,
     hessian_lipschitz: Positive,
     initial_gap: Positive,
-    error_share: Positive = 0.25,
-    steps_factor: Positive = 4.0,
     max_leaves: AtLeastOne = 2**16,
 ) -> AdaptiveBatchParameters:
     """Return parameters with the theorem's exponents, and fixed factors in place of its logarithms.
 
     The error of an estimate has four parts: privacy noise and sampling noise, each from the fresh gradient and from the
-    differences. Batch sizes are chosen such that each sampling part has a root mean square of `error_share *
-    accuracy`, and so has the privacy noise when half of the tree's levels contribute. By default the total error is
-    therefore half the accuracy. kappa is G, or larger where that costs no further examples for the differences. The
-    threshold of line 9 is twice the accuracy; factors from 1 to 4 have been tried. The window of line 10 is
-    `5 M / sqrt(rho accuracy)`, during which a perturbation grows by a factor exp(5). The perturbation equals the
+    differences. Batch sizes are chosen such that each sampling part has a root mean square of a quarter of the
+    accuracy, and so has the privacy noise when half of the tree's levels contribute. The total error is therefore half
+    the accuracy. kappa is G, or larger where that costs no further examples for the differences. T is `4 B M /
+    gamma^2`. The threshold of line 9 is twice the accuracy; factors from 1 to 4 have been tried. The window of line 10
+    is `5 M / sqrt(rho accuracy)`, during which a perturbation grows by a factor exp(5). The perturbation equals the
     accuracy. `dataclasses.replace` sets others.
 
     Args:
@@ -216,8 +196,6 @@ def practical(
       smoothness: M, above 0.
       hessian_lipschitz: rho, above 0.
       initial_gap: B, above 0.
-      error_share: above 0.
-      steps_factor: above 0; T is this factor times B M / gamma^2.
       max_leaves: use one value for all runs that are compared, because the noise grows with its logarithm.
 
     Raises:
@@ -229,7 +207,7 @@ def practical(
       >>> round(found.first_batch), found.num_steps, round(found.window, 1)
       (406273, 40000, 50.0)
     """
-    error = error_share * accuracy
+    error = accuracy / 4
     multiplier = private = 0.0
     if epsilon < math.inf:
         multiplier = tree_std(epsilon, delta, 1.0, max_leaves)
@@ -245,7 +223,7 @@ def practical(
         first_batch=max(gradient_bound * private, (gradient_bound / error) ** 2),
         batch_per_gradient=max(private, kappa / error**2),
         noise_multiplier=multiplier,
-        num_steps=math.ceil(steps_factor * initial_gap * smoothness / accuracy**2),
+        num_steps=math.ceil(4 * initial_gap * smoothness / accuracy**2),
         step_size=1 / smoothness,
         threshold=2 * accuracy,
         window=5 * smoothness / math.sqrt(hessian_lipschitz * accuracy),
@@ -279,17 +257,11 @@ def spider_of(
     if len(leaves) > 1:
         raise ValueError(f"Expected parameters of one max_leaves, got {sorted(leaves)}: runs share their mechanism.")
     mechanism = shared(Tree(max(leaves, default=1)), [p.noise_multiplier for p in parameters])
-    return Spider(
-        samples,
-        mechanism,
-        column("noise_multiplier"),
-        column("budget"),
-        Refresh.path_length(column("drift_threshold"), column("smoothness"), max(leaves)),
-        BatchSizes(column("first_batch"), 1.0, column("batch_per_gradient")),
-        column("gradient_bound"),
-        column("smoothness"),
-        column("term_sensitivity"),
-    )
+    noise, budget = column("noise_multiplier"), column("budget")
+    refresh = Refresh.path_length(column("drift_threshold"), column("smoothness"), max(leaves))
+    sizes = BatchSizes(column("first_batch"), 1.0, column("batch_per_gradient"))
+    bound, smoothness, sensitivity = map(column, ("gradient_bound", "smoothness", "term_sensitivity"))
+    return Spider(samples, mechanism, noise, budget, refresh, sizes, bound, smoothness, sensitivity)
 
 
 def method_of(parameters: Sequence[AdaptiveBatchParameters], as_printed: bool = False) -> StochasticSpider:
@@ -301,14 +273,8 @@ def method_of(parameters: Sequence[AdaptiveBatchParameters], as_printed: bool = 
       tensor([400, 100])
     """
     column = partial(per_run.column, parameters)
-    return StochasticSpider(
-        column("num_steps").long(),
-        column("step_size"),
-        column("threshold"),
-        column("window"),
-        column("perturbation"),
-        as_printed,
-    )
+    step_size, threshold, window, scale = map(column, ("step_size", "threshold", "window", "perturbation"))
+    return StochasticSpider(column("num_steps").long(), step_size, threshold, window, scale, as_printed)
 
 
 def stochastic_spider(

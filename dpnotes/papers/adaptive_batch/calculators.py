@@ -223,28 +223,25 @@ def lyapunov(u: Any, b: Any) -> dict[str, Any]:
 # The default is not "paper", because the noise that the theorem prints is not private.
 _ORDERS = ("one", "paper")
 _NO_PROOF = {"corrected": "the proof rests on Lemma 3.3, which is false as stated and leaves its constants in an Omega"}
+_THEOREM_OUTPUTS = {
+    **accuracies(Measure.SECOND_ORDER, alpha="accuracy"),
+    **evaluations(steps="T"),
+    **parameters(
+        kappa="drift threshold",
+        batch="b, batch size of O1",
+        batch_per_gradient="b_t for a noisy gradient of norm 1; it is at least 1",
+        sigma="standard deviation of a node's noise; one: private if each call of O1 begins a new tree",
+        delta_reached="delta at epsilon of that noise, if an example differs; paper: of one tree throughout",
+        window="Gamma",
+        threshold="norm below which a saddle is suspected",
+        perturbation="zeta, scale of the perturbation there",
+        step_size="eta",
+        private="largest private term of alpha",
+        sampling="largest sampling term of alpha",
+    ),
+}
 THEOREM = Calculator(
-    theorem,
-    (s.n, s.d, s.epsilon, s.delta, s.G, s.M, s.rho, s.B, s.iota),
-    {
-        **accuracies(Measure.SECOND_ORDER, alpha="accuracy"),
-        **evaluations(steps="T"),
-        **parameters(
-            kappa="drift threshold",
-            batch="b, batch size of O1",
-            batch_per_gradient="b_t for a noisy gradient of norm 1; it is at least 1",
-            sigma="standard deviation of a node's noise; one: private if each call of O1 begins a new tree",
-            delta_reached="delta at epsilon of that noise, if an example differs; paper: of one tree throughout",
-            window="Gamma",
-            threshold="norm below which a saddle is suspected",
-            perturbation="zeta, scale of the perturbation there",
-            step_size="eta",
-            private="largest private term of alpha",
-            sampling="largest sampling term of alpha",
-        ),
-    },
-    _ORDERS,
-    _NO_PROOF,
+    theorem, (s.n, s.d, s.epsilon, s.delta, s.G, s.M, s.rho, s.B, s.iota), _THEOREM_OUTPUTS, _ORDERS, _NO_PROOF
 )
 SAMPLE_SIZE = Calculator(
     sample_size,
@@ -253,27 +250,18 @@ SAMPLE_SIZE = Calculator(
     _ORDERS,
     _NO_PROOF,
 )
-TREE = Calculator(
-    tree,
-    (s.G, s.b, s.Sigma, s.epsilon, s.delta),
-    parameters(
-        sigma="standard deviation of a node's noise, for prefix sums: each call of O1 begins a new tree",
-        sensitivity="of a leaf",
-        levels="nodes that a leaf belongs to",
-        delta_reached="delta at epsilon of prefix sums, for data sets that differ in one example",
-    ),
-    ("corrected", "paper"),
+_TREE_OUTPUTS = parameters(
+    sigma="standard deviation of a node's noise, for prefix sums: each call of O1 begins a new tree",
+    sensitivity="of a leaf",
+    levels="nodes that a leaf belongs to",
+    delta_reached="delta at epsilon of prefix sums, for data sets that differ in one example",
 )
-CROSSOVER = Calculator(
-    crossover,
-    (s.n, s.d, s.G, s.M, s.B),
-    {
-        **parameters(epsilon="where the private and the sampling term are equal"),
-        **accuracies(Measure.SECOND_ORDER, alpha="each of them there"),
-    },
-    _ORDERS,
-    _NO_PROOF,
-)
+TREE = Calculator(tree, (s.G, s.b, s.Sigma, s.epsilon, s.delta), _TREE_OUTPUTS, ("corrected", "paper"))
+_CROSSOVER_OUTPUTS = {
+    **parameters(epsilon="where the private and the sampling term are equal"),
+    **accuracies(Measure.SECOND_ORDER, alpha="each of them there"),
+}
+CROSSOVER = Calculator(crossover, (s.n, s.d, s.G, s.M, s.B), _CROSSOVER_OUTPUTS, _ORDERS, _NO_PROOF)
 LOWER_BOUND = Calculator(
     lower_bound,
     (s.n, s.d),
@@ -288,20 +276,14 @@ NODE = Calculator(
     (s.t, rank),
     parameters(first="first leaf of the node", last="last leaf", num_nodes="nodes in the sum TREE(t)"),
 )
-TREE_SIZE = Calculator(
-    tree_size,
-    (s.Sigma,),
-    parameters(
-        levels="nodes that a leaf belongs to, at most",
-        nodes="nodes that are complete after Sigma leaves",
-        most_nodes="nodes in a sum, at most",
-    ),
+_TREE_SIZE_OUTPUTS = parameters(
+    levels="nodes that a leaf belongs to, at most",
+    nodes="nodes that are complete after Sigma leaves",
+    most_nodes="nodes in a sum, at most",
 )
-LYAPUNOV = Calculator(
-    lyapunov,
-    (s.u, signs),
-    parameters(
-        exponent="mean logarithm of what a step multiplies the distance from the saddle by",
-        minimum_batch="M/(2 lambda)",
-    ),
+TREE_SIZE = Calculator(tree_size, (s.Sigma,), _TREE_SIZE_OUTPUTS)
+_LYAPUNOV_OUTPUTS = parameters(
+    exponent="mean logarithm of what a step multiplies the distance from the saddle by",
+    minimum_batch="M/(2 lambda)",
 )
+LYAPUNOV = Calculator(lyapunov, (s.u, signs), _LYAPUNOV_OUTPUTS)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from torch import Tensor
 
@@ -28,7 +28,7 @@ from dpnotes.privacy.tree import Tree
 from dpnotes.problems.smoothing import smoothing_constant
 from dpnotes.random.streams import Streams
 from dpnotes.util import per_run, validate
-from dpnotes.util.validate import AtLeastOne, NonNegative, Positive, checked
+from dpnotes.util.validate import AtLeastOne, NonNegative, Positive, PositiveOrInfinite, Probability, checked
 
 # Points are rounded, so their distance can slightly exceed 2 D; sensitivities are computed for a slightly larger move.
 _MOVE_MARGIN = 2.0**-10
@@ -55,16 +55,16 @@ class GoldsteinParameters:
       noise_multiplier: at least 0. In a single pass: the noise of a node of the tree, divided by the largest
         sensitivity of a leaf. In several passes: the noise of a fresh estimate, divided by its sensitivity. 0 means no
         privacy.
+      directions: m.
+      origin: the source of the numbers, for display.
       difference_multiplier: the noise of an increment, divided by its sensitivity, in several passes; None for a single
         pass. With several passes, every step uses all examples.
       order: "zeroth" (losses) or "first" (gradients).
-      directions: m.
       first_directions: the number of directions of a fresh estimate; None means m.
       slack: tau, above 0: the norm of an estimate is at most `(1 + tau)` times the bound on a smoothed gradient.
       independent: if true, an increment draws separate directions at each of its two points, as printed.
       failure: the probability, over the directions, that the sensitivity is exceeded, at least 0 and below 1. With 0,
         estimates are clipped, and the sensitivity always holds.
-      origin: the source of the numbers, for display.
 
     Raises:
       ValueError: an argument is outside its domain, or there are too few directions: fewer than the declared
@@ -84,14 +84,14 @@ class GoldsteinParameters:
     first_batch: AtLeastOne
     batch: AtLeastOne
     noise_multiplier: NonNegative
-    difference_multiplier: NonNegative | None
-    order: Order
     directions: AtLeastOne
-    first_directions: AtLeastOne | None
-    slack: Positive
-    independent: bool
-    failure: NonNegative
     origin: str
+    difference_multiplier: NonNegative | None = None
+    order: Order = "zeroth"
+    first_directions: AtLeastOne | None = None
+    slack: Positive = 0.5
+    independent: bool = False
+    failure: NonNegative = 0.0
 
     def __post_init__(self) -> None:
         if self.failure >= 1:
@@ -192,21 +192,33 @@ def least_directions(parameters: Any, failure: float) -> tuple[int, int]:
 
 
 # ---------------------------------------------------------------- choices of parameters
+class PlainOptions(TypedDict, total=False):
+    """The numbers of `GoldsteinParameters` that are not the theorem's; without `largest_move` it is the theorem's."""
+
+    largest_move: float | None
+    order: Order
+    directions: int | None
+    slack: float
+
+
+class EstimateOptions(PlainOptions, total=False):
+    """The same for an oracle that reduces variance."""
+
+    independent: bool
+    failure: float
+
+
+@checked
 def single_pass(
-    num_examples: int,
-    dim: int,
-    epsilon: float,
-    delta: float,
+    num_examples: AtLeastOne,
+    dim: AtLeastOne,
+    epsilon: PositiveOrInfinite,
+    delta: Probability,
     *,
-    radius: float,
-    lipschitz: float,
-    initial_gap: float,
-    order: Order = "zeroth",
-    largest_move: float | None = None,
-    directions: int | None = None,
-    slack: float = 0.5,
-    independent: bool = False,
-    failure: float = 0.0,
+    radius: Positive,
+    lipschitz: Positive,
+    initial_gap: Positive,
+    **options: Unpack[EstimateOptions],
 ) -> GoldsteinParameters:
     """Return parameters of Theorem 3.1 (losses) or 6.1 (gradients), with explicit constants in place of the O.
 
@@ -225,13 +237,13 @@ def single_pass(
       radius: alpha, above 0 and at most Phi / L.
       lipschitz: L, above 0.
       initial_gap: Phi, above 0.
-      order: "zeroth" (losses) or "first" (gradients).
       largest_move: D, above 0 and at most alpha; None means the value above. Experiments tune it.
+      order: "zeroth" (losses, unless given) or "first" (gradients).
       directions: m; None means 8 d for losses and 4 for gradients, or more if a `failure` above 0 needs more
         (`least_directions`).
-      slack: tau, above 0.
-      independent: as in `GoldsteinParameters`.
-      failure: as in `GoldsteinParameters`; it is part of delta, and therefore below delta.
+      slack: tau, above 0; 0.5 unless given.
+      independent: as in `GoldsteinParameters`; False unless given.
+      failure: as in `GoldsteinParameters`; it is part of delta, and therefore below delta. 0 unless given.
 
     Raises:
       ValueError: an argument is outside its domain, or there are too few examples for one window.
@@ -242,41 +254,37 @@ def single_pass(
       >>> found.num_steps, found.period, found.window, found.directions
       (9936, 184, 368, 32)
     """
-    z = _noise(num_examples, dim, epsilon, delta, radius, lipschitz, initial_gap, failure)
+    failure, largest_move = options.get("failure", 0.0), options.get("largest_move")
+    z = _noise(epsilon, delta, radius, initial_gap / lipschitz, failure)
     if largest_move is None:
         steps, root = num_examples / 2, math.sqrt(dim)
         sampling = (initial_gap**2 * radius / (lipschitz**2 * steps**2 * root)) ** (1 / 3)
         private = math.sqrt(initial_gap * radius * epsilon / (dim * lipschitz * steps))
         largest_move = float(min(sampling, private, radius / root))
-    move, window = _window(largest_move, radius)
+    options["largest_move"], window = _window(largest_move, radius)
     period = max(1, int(window / math.sqrt(dim)))
     steps = _whole_windows(_steps_of(num_examples, period), window, num_examples)
     noise = tree_std(epsilon, delta - failure, 1.0, period) if z else 0.0
     live = sum(leaf.bit_count() for leaf in range(1, period + 1)) / period
     return _chosen(
-        directions, live, num_examples=num_examples, dim=dim, radius=radius, lipschitz=lipschitz, num_steps=steps,
-        largest_move=move, window=window, period=period, first_batch=period, batch=1, noise_multiplier=noise,
-        difference_multiplier=None, order=order, slack=slack, independent=independent, failure=failure,
-        origin=f"Theorem {'3.1' if order == 'zeroth' else '6.1'} with numbers",
+        live, num_examples=num_examples, dim=dim, radius=radius, lipschitz=lipschitz, num_steps=steps,
+        window=window, period=period, first_batch=period, batch=1, noise_multiplier=noise,
+        origin=f"Theorem {'6.1' if options.get('order') == 'first' else '3.1'} with numbers", **options,
     )  # fmt: skip
 
 
+@checked
 def multi_pass(
-    num_examples: int,
-    dim: int,
-    epsilon: float,
-    delta: float,
+    num_examples: AtLeastOne,
+    dim: AtLeastOne,
+    epsilon: PositiveOrInfinite,
+    delta: Probability,
     *,
-    radius: float,
-    lipschitz: float,
-    initial_gap: float,
-    order: Order = "zeroth",
-    largest_move: float | None = None,
-    num_steps: int | None = None,
-    directions: int | None = None,
-    slack: float = 0.5,
-    independent: bool = False,
-    failure: float = 0.0,
+    radius: Positive,
+    lipschitz: Positive,
+    initial_gap: Positive,
+    num_steps: AtLeastOne | None = None,
+    **options: Unpack[EstimateOptions],
 ) -> GoldsteinParameters:
     """Return parameters of the corrected Theorem 4.1, with explicit constants; every step uses all examples.
 
@@ -294,13 +302,9 @@ def multi_pass(
       radius: alpha, above 0 and at most Phi / L.
       lipschitz: L, above 0.
       initial_gap: Phi, above 0.
-      order: "zeroth" (losses) or "first" (gradients).
-      largest_move: D, above 0 and at most alpha; None means the value above.
       num_steps: T, rounded down to whole windows; None means the value above.
-      directions: as in `single_pass`.
-      slack: tau, above 0.
-      independent: as in `GoldsteinParameters`.
-      failure: as in `GoldsteinParameters`; it is part of delta, and therefore below delta.
+      largest_move: D, above 0 and at most alpha; None means the value above.
+      order: as in `single_pass`, as are `directions`, `slack`, `independent` and `failure`.
 
     Raises:
       ValueError: an argument is outside its domain, or the run is shorter than one window.
@@ -311,37 +315,36 @@ def multi_pass(
       >>> found.num_steps, found.period, found.window, round(found.budget, 4)
       (27888, 290, 581, 0.028)
     """
-    validate.or_none(validate.at_least, 1, num_steps=num_steps)
-    z = _noise(num_examples, dim, epsilon, delta, radius, lipschitz, initial_gap, failure)
+    failure, largest_move = options.get("failure", 0.0), options.get("largest_move")
+    z = _noise(epsilon, delta, radius, initial_gap / lipschitz, failure)
     beta = (math.sqrt(initial_gap / radius) * lipschitz * dim**0.75 * z / num_examples) ** (2 / 3)
     beta = min(max(beta, lipschitz / math.sqrt(num_examples)), lipschitz)
-    move, window = _window(radius * beta**2 / lipschitz**2 if largest_move is None else largest_move, radius)
+    options["largest_move"], window = _window(
+        radius * beta**2 / lipschitz**2 if largest_move is None else largest_move, radius
+    )
     steps = initial_gap * lipschitz**2 / (radius * beta**3) if num_steps is None else num_steps
     steps, period = _whole_windows(int(steps), window, num_examples), max(1, int(window / math.sqrt(dim)))
     chosen = _chosen(
-        directions, 0.0, num_examples=num_examples, dim=dim, radius=radius, lipschitz=lipschitz, num_steps=steps,
-        largest_move=move, window=window, period=period, first_batch=num_examples, batch=num_examples,
-        noise_multiplier=1.0, difference_multiplier=1.0, order=order, slack=slack, independent=independent,
-        failure=failure, origin="Theorem 4.1 with numbers",
+        0.0, num_examples=num_examples, dim=dim, radius=radius, lipschitz=lipschitz, num_steps=steps,
+        window=window, period=period, first_batch=num_examples, batch=num_examples, noise_multiplier=1.0,
+        difference_multiplier=1.0, origin="Theorem 4.1 with numbers", **options,
     )  # fmt: skip
     return _shared_out(chosen, z)
 
 
+@checked
 def plain(
-    num_examples: int,
-    dim: int,
-    epsilon: float,
-    delta: float,
+    num_examples: AtLeastOne,
+    dim: AtLeastOne,
+    epsilon: PositiveOrInfinite,
+    delta: Probability,
     *,
-    radius: float,
-    lipschitz: float,
-    initial_gap: float,
-    passes: str = "one",
-    order: Order = "first",
-    largest_move: float | None = None,
-    num_steps: int | None = None,
-    directions: int | None = None,
-    slack: float = 0.5,
+    radius: Positive,
+    lipschitz: Positive,
+    initial_gap: Positive,
+    passes: Literal["one", "many"] = "one",
+    num_steps: AtLeastOne | None = None,
+    **options: Unpack[PlainOptions],
 ) -> GoldsteinParameters:
     """Return parameters without variance reduction: a baseline with a conditionally unbiased oracle.
 
@@ -360,12 +363,12 @@ def plain(
       lipschitz: L, above 0.
       initial_gap: Phi, above 0.
       passes: "one" or "many".
-      order: "zeroth" (losses) or "first" (gradients).
-      largest_move: D, above 0 and at most alpha; None means the value above.
       num_steps: T, rounded down to whole windows; None means the value above. In a single pass, at most n divided by
         the batch size.
+      largest_move: D, above 0 and at most alpha; None means the value above.
+      order: "zeroth" (losses) or "first" (gradients, unless given).
       directions: m; None means 8 d for losses and 1 for gradients.
-      slack: tau, above 0, for losses.
+      slack: tau, above 0, for losses; 0.5 unless given.
 
     Raises:
       ValueError: an argument is outside its domain, or the run is shorter than one window.
@@ -376,50 +379,39 @@ def plain(
       >>> found.num_steps, found.first_batch, found.window, found.directions
       (1122, 17, 102, 1)
     """
-    validate.one_of(("one", "many"), passes=passes)
-    validate.or_none(validate.at_least, 1, num_steps=num_steps)
-    z = _noise(num_examples, dim, epsilon, delta, radius, lipschitz, initial_gap, 0.0)
+    z, largest_move = _noise(epsilon, delta, radius, initial_gap / lipschitz), options.get("largest_move")
     one, gap = passes == "one", initial_gap + lipschitz * radius * dim / (dim + 1)
     batch = max(1, math.ceil(2 * z * math.sqrt(dim))) if one else num_examples
     steps = num_examples / batch if one else num_examples**2 / (4 * z**2 * dim) if z else num_examples
     steps = steps if num_steps is None else num_steps
     k = (2.5 + 1) * math.sqrt(2) * lipschitz
     best = min((2 * gap * math.sqrt(radius) / (k * steps)) ** (2 / 3), radius)
-    move, window = _window(best if largest_move is None else largest_move, radius)
+    options["largest_move"], window = _window(best if largest_move is None else largest_move, radius)
     steps = _whole_windows(int(steps), window, num_examples)
-    directions = (8 * dim if order == "zeroth" else 1) if directions is None else directions
     return _chosen(
-        directions, 1.0, num_examples=num_examples, dim=dim, radius=radius, lipschitz=lipschitz, num_steps=steps,
-        largest_move=move, window=window, period=1, first_batch=batch, batch=batch,
-        noise_multiplier=z if one else z * math.sqrt(steps), difference_multiplier=None if one else 1.0, order=order,
-        slack=slack, independent=False, failure=0.0,
-        origin=f"no variance reduction, {passes} pass{'' if one else 'es'}",
+        1.0, num_examples=num_examples, dim=dim, radius=radius, lipschitz=lipschitz, num_steps=steps,
+        window=window, period=1, first_batch=batch, batch=batch, noise_multiplier=z if one else z * math.sqrt(steps),
+        difference_multiplier=None if one else 1.0, origin=f"no variance reduction, {passes} pass{'' if one else 'es'}",
+        few=1, **{"order": "first", **options}, independent=False, failure=0.0,
     )  # fmt: skip
 
 
-def _noise(
-    num_examples: int, dim: int, epsilon: float, delta: float, radius: float, lipschitz: float, initial_gap: float,
-    failure: float,
-) -> float:  # fmt: skip
-    """Return z after checking the arguments that all choices share; 0 without privacy."""
-    validate.at_least(1, num_examples=num_examples, dim=dim)
-    validate.or_infinite(validate.positive, epsilon=epsilon)
-    validate.between(0, 1, delta=delta)
-    validate.positive(radius=radius, lipschitz=lipschitz, initial_gap=initial_gap)
+def _noise(epsilon: float, delta: float, radius: float, largest_radius: float, failure: float = 0.0) -> float:
+    """Return z after checking what several arguments must fulfil together; 0 without privacy."""
     validate.non_negative(failure=failure)
     if failure >= delta:
         raise ValueError(f"Expected failure={failure} < delta={delta}, which it is part of.")
-    if radius > initial_gap / lipschitz * (1 + _ROUNDING):
+    if radius > largest_radius * (1 + _ROUNDING):
         raise ValueError(
-            f"Expected radius={radius:.6g} <= initial_gap/lipschitz={initial_gap / lipschitz:.6g}: too large by "
-            f"a factor of {radius * lipschitz / initial_gap:.4g}, which the theorems exclude."
+            f"Expected radius={radius:.6g} <= initial_gap/lipschitz={largest_radius:.6g}: too large by a factor of "
+            f"{radius / largest_radius:.4g}, which the theorems exclude."
         )
     return gaussian_std(epsilon, delta - failure) if epsilon < math.inf else 0.0
 
 
-def _window(largest_move: float, radius: float) -> tuple[float, int]:
+@checked
+def _window(largest_move: Positive, radius: float) -> tuple[float, int]:
     """Return D, and M = alpha / D rounded down."""
-    validate.positive(largest_move=largest_move)
     if largest_move > radius * (1 + _ROUNDING):
         raise ValueError(f"Expected largest_move={largest_move:.6g} <= radius={radius:.6g}.")
     return largest_move, max(1, int(radius / largest_move * (1 + _ROUNDING)))
@@ -440,18 +432,25 @@ def _whole_windows(steps: int, window: int, num_examples: int) -> int:
     return steps // window * window
 
 
-def _chosen(directions: int | None, live: float, **numbers: Any) -> GoldsteinParameters:
-    """Return the parameters with directions and step size, where an estimate carries `live` noise draws on average."""
-    step_size = numbers["largest_move"] / numbers["lipschitz"]
-    some = GoldsteinParameters(**numbers, step_size=step_size, directions=2**62, first_directions=None)
+def _chosen(live: float, directions: int | None = None, few: int = 4, **numbers: Any) -> GoldsteinParameters:
+    """Return the parameters with directions and step size, where an estimate carries `live` noise draws on average.
+
+    Without a number of directions it is 8 d for losses, and `few` for gradients, or what a failure probability needs.
+    """
+    some = GoldsteinParameters(**numbers, step_size=1.0, directions=2**62)
     if directions is None:
         failure = some.failure / (2 if some.difference_multiplier is None else 2 * some.num_steps)
         least = least_directions(some, failure) if failure else (0, 0)
-        directions = max(*least, 8 * some.dim if some.order == "zeroth" else 4)
-    moment = some.lipschitz**2 + some.dim * live * (some.noise_multiplier * some.term_sensitivity) ** 2
-    step_size = some.largest_move / math.sqrt(moment * some.window)
+        directions = max(*least, 8 * some.dim if some.order == "zeroth" else few)
     first = 1 if some.order == "first" and some.period > 1 else None  # fresh estimates from gradients: one, as printed
-    return replace(some, directions=directions, first_directions=first, step_size=step_size)
+    noise = some.dim * live * (some.noise_multiplier * some.term_sensitivity) ** 2
+    return _with_step_size(some, noise, directions=directions, first_directions=first)
+
+
+def _with_step_size(some: GoldsteinParameters, noise: float, **changes: Any) -> GoldsteinParameters:
+    """Return the changed parameters with the step size D / (G1 sqrt(M)), given the mean square of the noise."""
+    step_size = some.largest_move / math.sqrt((some.lipschitz**2 + noise) * some.window)
+    return replace(some, step_size=step_size, **changes)
 
 
 def _shared_out(some: GoldsteinParameters, z: float) -> GoldsteinParameters:
@@ -464,8 +463,7 @@ def _shared_out(some: GoldsteinParameters, z: float) -> GoldsteinParameters:
     nu1 = z * math.sqrt(math.sqrt(resets) / first * error)
     nu2 = z * math.sqrt(math.sqrt(max(increments, 1) / some.period) / later * error)
     mean = (nu1 * first) ** 2 + (some.period - 1) / 2 * (nu2 * later) ** 2
-    step_size = some.largest_move / math.sqrt((some.lipschitz**2 + some.dim * mean) * some.window)
-    return replace(some, noise_multiplier=nu1, difference_multiplier=nu2, step_size=step_size)
+    return _with_step_size(some, some.dim * mean, noise_multiplier=nu1, difference_multiplier=nu2)
 
 
 # ---------------------------------------------------------------- the algorithms

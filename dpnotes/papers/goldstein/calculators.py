@@ -433,81 +433,67 @@ SINGLE_PASS_ACCURACY = _accuracy_calculator("single_pass", _proved_size(proved.s
 MULTI_PASS_ACCURACY = _accuracy_calculator("multi_pass_empirical", _proved_size(proved.multi_pass))
 PLAIN_SINGLE_PASS_ACCURACY = _accuracy_calculator("plain_single_pass", _PLAIN_SIZE)
 PLAIN_MULTI_PASS_ACCURACY = _accuracy_calculator("plain_multi_pass_empirical", _explicit_size("n_multi_pass"))
+_PLAIN_PARAMETERS_OUTPUTS = {
+    **evaluations(T="steps"),
+    **parameters(
+        D="largest move per step",
+        M="steps in a block",
+        eta="step size of the online learner",
+        B="minibatch of one pass",
+        sigma_single="its noise per coordinate, private by the accountant",
+    ),
+    **sample_sizes(n="samples of many passes"),
+    **parameters(sigma_multi="their noise per coordinate, private by the accountant"),
+}
 PLAIN_PARAMETERS = Calculator(
     _plain_parameters,
     _PROBLEM,
-    {
-        **evaluations(T="steps"),
-        **parameters(
-            D="largest move per step",
-            M="steps in a block",
-            eta="step size of the online learner",
-            B="minibatch of one pass",
-            sigma_single="its noise per coordinate, private by the accountant",
-        ),
-        **sample_sizes(n="samples of many passes"),
-        **parameters(sigma_multi="their noise per coordinate, private by the accountant"),
-    },
+    _PLAIN_PARAMETERS_OUTPUTS,
     ("one",),
     {"corrected": "goldstein.explicit has the sizes and steps that are proved"},
 )
-CALLS = Calculator(
-    _calls,
-    _PROBLEM,
-    evaluations(
-        calls="function values of one pass, T m",
-        calls_first_order="gradients of one pass, Theorem 6.1",
-        ratio="the first over the second",
+_CALLS_OUTPUTS = evaluations(
+    calls="function values of one pass, T m",
+    calls_first_order="gradients of one pass, Theorem 6.1",
+    ratio="the first over the second",
+)
+CALLS = Calculator(_calls, _PROBLEM, _CALLS_OUTPUTS, _ORDERS, _HIDDEN)
+_SINGLE_PASS_PARAMETERS_OUTPUTS = {
+    **_PARAMETERS,
+    **parameters(
+        B1="minibatch at a reset",
+        B2="minibatch at an increment",
+        sigma="noise of a node, per coordinate",
+        sensitivity="of a leaf: of clipped means (corrected), of exact smoothed gradients (paper, one)",
     ),
-    _ORDERS,
-    _HIDDEN,
-)
-SINGLE_PASS_PARAMETERS = Calculator(
-    _single_parameters,
-    _PROBLEM,
-    {
-        **_PARAMETERS,
-        **parameters(
-            B1="minibatch at a reset",
-            B2="minibatch at an increment",
-            sigma="noise of a node, per coordinate",
-            sensitivity="of a leaf: of clipped means (corrected), of exact smoothed gradients (paper, one)",
-        ),
-        **evaluations(m_first_order="directions with gradients (paper, one)"),
-    },
-    _SETS,
-)
+    **evaluations(m_first_order="directions with gradients (paper, one)"),
+}
+SINGLE_PASS_PARAMETERS = Calculator(_single_parameters, _PROBLEM, _SINGLE_PASS_PARAMETERS_OUTPUTS, _SETS)
 # Oracles of gradients have no corrected constants: the explicit proof above is for function values.
 _FIRST_ORDER = {"constants": _ORDERS, "missing": _HIDDEN}
 SINGLE_PASS_FIRST_ORDER = replace(SINGLE_PASS, **_FIRST_ORDER)
 SINGLE_PASS_PARAMETERS_FIRST_ORDER = replace(SINGLE_PASS_PARAMETERS, **_FIRST_ORDER)
-MULTI_PASS_PARAMETERS = Calculator(
-    _multi_parameters,
-    _PROBLEM,
-    {
-        **_PARAMETERS,
-        **parameters(
-            sigma1="noise at a reset",
-            sigma2="noise at an increment",
-            sensitivity1="of a reset: of clipped means (corrected), of exact smoothed gradients (paper, one)",
-            sensitivity2="of an increment",
-        ),
-        **evaluations(
-            m_accuracy="directions that accuracy asks for, as printed (paper, one)",
-            m_increment="directions that an increment's sensitivity asks for (paper, one)",
-        ),
-    },
-    _SETS,
+_MULTI_PASS_PARAMETERS_OUTPUTS = {
+    **_PARAMETERS,
+    **parameters(
+        sigma1="noise at a reset",
+        sigma2="noise at an increment",
+        sensitivity1="of a reset: of clipped means (corrected), of exact smoothed gradients (paper, one)",
+        sensitivity2="of an increment",
+    ),
+    **evaluations(
+        m_accuracy="directions that accuracy asks for, as printed (paper, one)",
+        m_increment="directions that an increment's sensitivity asks for (paper, one)",
+    ),
+}
+MULTI_PASS_PARAMETERS = Calculator(_multi_parameters, _PROBLEM, _MULTI_PASS_PARAMETERS_OUTPUTS, _SETS)
+_TREE_NOISE_OUTPUTS = parameters(
+    sigma="noise per node and coordinate",
+    levels="nodes that hold a query",
+    delta_reached="delta at epsilon: what the noise is worth",
 )
 TREE_NOISE = Calculator(
-    _tree_noise,
-    (s.whole_period, s.sensitivity, s.epsilon, s.delta),
-    parameters(
-        sigma="noise per node and coordinate",
-        levels="nodes that hold a query",
-        delta_reached="delta at epsilon: what the noise is worth",
-    ),
-    ("corrected", "paper"),
+    _tree_noise, (s.whole_period, s.sensitivity, s.epsilon, s.delta), _TREE_NOISE_OUTPUTS, ("corrected", "paper")
 )
 NODE = Calculator(
     _node,
@@ -515,41 +501,32 @@ NODE = Calculator(
     parameters(first="first query of the node", last="last query", num_nodes="nodes in NODE(t)"),
     ("corrected", "paper"),
 )
-CONVERSION = Calculator(
-    _conversion,
-    (s.Phi, s.alpha, s.D, s.T, s.M, s.G0, s.G1, s.spread),
-    {
-        **accuracies(
-            Measure.GOLDSTEIN, bound="Proposition 2.6", unbiased_bound="for a conditionally unbiased oracle, own result"
-        ),
-        **parameters(eta="step size of the online learner"),
-    },
-    ("corrected", "paper"),
-)
-CROSSOVERS = Calculator(
-    _crossovers,
-    (s.d, s.alpha, s.beta, s.epsilon, s.Phi, s.L, s.R),
-    parameters(
-        epsilon_privacy_free="privacy is free in one pass from here on",
-        epsilon_generalisation="one pass pays less for privacy than many for generalisation from here on",
-        d_generalisation="one pass pays less for sampling than many for generalisation from here on",
-        beta_plain_single_pass="one plain pass pays less for privacy than Theorem 3.1 from here on",
-        d_plain_single_pass="one plain pass pays less for privacy than many for generalisation from here on",
-        d_lasry_lions="many plain passes pay less than Theorem B.5 from here on",
+_CONVERSION_OUTPUTS = {
+    **accuracies(
+        Measure.GOLDSTEIN, bound="Proposition 2.6", unbiased_bound="for a conditionally unbiased oracle, own result"
     ),
+    **parameters(eta="step size of the online learner"),
+}
+CONVERSION = Calculator(
+    _conversion, (s.Phi, s.alpha, s.D, s.T, s.M, s.G0, s.G1, s.spread), _CONVERSION_OUTPUTS, ("corrected", "paper")
 )
-EXPLICIT = Calculator(
-    proved.plain,
-    _PROBLEM,
-    {
-        **sample_sizes(
-            n_single_pass="samples with which one plain pass is proved to reach beta at radius 2 alpha, unrounded"
-        ),
-        **parameters(B="its minibatch"),
-        **evaluations(T_single_pass="its steps"),
-        **sample_sizes(n_multi_pass="samples with which many plain passes are proved to, for the empirical objective"),
-        **evaluations(T_multi_pass="their steps"),
-        **parameters(ratio="sensitivity over noise that (epsilon, delta) allows one Gaussian"),
-    },
-    ("corrected", "best"),
+_CROSSOVERS_OUTPUTS = parameters(
+    epsilon_privacy_free="privacy is free in one pass from here on",
+    epsilon_generalisation="one pass pays less for privacy than many for generalisation from here on",
+    d_generalisation="one pass pays less for sampling than many for generalisation from here on",
+    beta_plain_single_pass="one plain pass pays less for privacy than Theorem 3.1 from here on",
+    d_plain_single_pass="one plain pass pays less for privacy than many for generalisation from here on",
+    d_lasry_lions="many plain passes pay less than Theorem B.5 from here on",
 )
+CROSSOVERS = Calculator(_crossovers, (s.d, s.alpha, s.beta, s.epsilon, s.Phi, s.L, s.R), _CROSSOVERS_OUTPUTS)
+_EXPLICIT_OUTPUTS = {
+    **sample_sizes(
+        n_single_pass="samples with which one plain pass is proved to reach beta at radius 2 alpha, unrounded"
+    ),
+    **parameters(B="its minibatch"),
+    **evaluations(T_single_pass="its steps"),
+    **sample_sizes(n_multi_pass="samples with which many plain passes are proved to, for the empirical objective"),
+    **evaluations(T_multi_pass="their steps"),
+    **parameters(ratio="sensitivity over noise that (epsilon, delta) allows one Gaussian"),
+}
+EXPLICIT = Calculator(proved.plain, _PROBLEM, _EXPLICIT_OUTPUTS, ("corrected", "best"))

@@ -100,13 +100,8 @@ def single_pass(
         levels = np.maximum(more, levels)
     resets, increments = resets_of(found["T"], found["Sigma"])
     sensitivity = 2 * found["clip_increment"]
-    return {
-        "n": resets * found["Sigma"] + increments,
-        **found,
-        "B1": found["Sigma"],
-        "B2": 1.0 + 0 * block,
-        "sigma": sensitivity * np.sqrt(more) * noise,
-    }, sensitivity
+    batches = {"B1": found["Sigma"], "B2": 1.0 + 0 * block, "sigma": sensitivity * np.sqrt(more) * noise}
+    return {"n": resets * found["Sigma"] + increments, **found, **batches}, sensitivity
 
 
 def multi_pass(
@@ -130,16 +125,11 @@ def multi_pass(
     error = first * weight_first + second * weight_second
     share, directions = (0.15 * beta) ** 2, L**2 / 4 + 2 * np.sqrt(d) * L**2 / found["M"]
     size = np.ceil((directions + np.sqrt(directions**2 + 4 * (noise * error) ** 2 * share)) / (2 * share))
-    return (
-        {
-            "n": size,
-            **found,
-            "sigma1": np.sqrt(first / weight_first * error) * noise / size,
-            "sigma2": np.sqrt(second / weight_second * error) * noise / size,
-        },
-        2 * found["clip_reset"] / size,
-        2 * found["clip_increment"] / size,
-    )
+    noises = {
+        "sigma1": np.sqrt(first / weight_first * error) * noise / size,
+        "sigma2": np.sqrt(second / weight_second * error) * noise / size,
+    }
+    return {"n": size, **found, **noises}, 2 * found["clip_reset"] / size, 2 * found["clip_increment"] / size
 
 
 def plain(d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Stochastic Spider with parameters of the theory and with practical ones."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,7 +103,7 @@ def test_the_printed_lines_can_be_run():
     streams = Streams.of("printed", range(3))
     ends: dict[bool, Tensor] = {}
     for as_printed in (False, True):
-        few = choice(steps_factor=0.02)
+        few = replace(choice(), num_steps=64)
         runs = stochastic_spider(VirtualSamples(DATA, 10**14), few, SADDLE, streams, delta=DELTA, as_printed=as_printed)
         assert (runs.state.status == Status.FINISHED).all() and runs.state.steps.tolist() == [few.num_steps] * 3
         ends[as_printed] = runs.x
@@ -113,7 +114,7 @@ def test_the_printed_lines_can_be_run():
 def test_a_data_set_is_clipped_and_ends_where_its_examples_do():
     signal = torch.ones(DIM, 1, dtype=torch.float64)
     problem = QuadraticSensing.sample(signal, 5_000, seed=0)
-    loose = choice(2.0, 10.0, smoothness=8.0, steps_factor=100.0)
+    loose = replace(choice(2.0, 10.0, smoothness=8.0), num_steps=1600)
     streams = Streams.of("sensing", range(2))
     x = problem.initial(streams, 0.5)
     runs = stochastic_spider(DataSetSamples(problem), loose, x, streams, delta=DELTA, max_steps=200)
@@ -172,10 +173,6 @@ def test_what_is_wrong_is_said_with_by_how_much():
         choice(0.1, hessian_lipschitz=1000.0)
     with pytest.raises(ValueError, match=r"Expected step_size=0.5 <= 1/M=0.25: too large by a factor of 2"):
         AdaptiveBatchParameters(**{**choice().__dict__, "step_size": 0.5})
-    with pytest.raises(ValueError, match="drift_threshold=0.0 > 0"):
-        AdaptiveBatchParameters(**{**choice().__dict__, "drift_threshold": 0.0})
-    with pytest.raises(ValueError, match="accuracy=-1.0 > 0"):
-        choice(-1.0)
     with pytest.raises(ValueError, match="runs share their mechanism"):
         spider_of([choice(), choice(epsilon=math.inf)], VirtualSamples(DATA, 10**14))
     with pytest.raises(ValueError, match="the bound is vacuous"):

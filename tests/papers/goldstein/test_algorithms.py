@@ -155,46 +155,41 @@ def test_the_probability_that_is_promised_of_directions_holds():
     assert exceeded(least) <= 0.05 < exceeded(max(1, least // 100))
 
 
-REFUSED: dict[str, tuple[Any, str]] = {
-    "alpha = 0": (lambda: single_pass(1000, 3, 1.0, DELTA, **sizes(radius=0.0)), "Expected radius=0.0 > 0"),
-    "alpha > Phi/L": (
-        lambda: plain(1000, 3, 1.0, DELTA, **sizes(radius=2.5)),
-        r"Expected radius=2.5 <= initial_gap/lipschitz=2: too large by a factor of 1.25",
-    ),
-    "D > alpha": (lambda: multi_pass(1000, 3, 1.0, DELTA, **SIZES, largest_move=0.6), "Expected largest_move=0.6 <="),
-    "m too small": (
-        lambda: single_pass(1000, 9, 1.0, DELTA, **SIZES, largest_move=0.1, directions=6),
-        r"Expected first_directions=6 >= 7: .* for most: they are clipped",
-    ),
+REFUSED: dict[str, tuple[Any, int, int, dict[str, Any], str]] = {
+    "alpha > Phi/L": (plain, 1000, 3, {"radius": 2.5}, "radius=2.5 <= .*=2: too large by a factor of 1.25"),
+    "D > alpha": (multi_pass, 1000, 3, {"largest_move": 0.6}, "largest_move=0.6 <="),
+    "m too small": (single_pass, 1000, 9, FAR | {"directions": 6}, "first_directions=6 >= 7: .*: they are clipped"),
     "m too small for a probability": (
-        lambda: single_pass(1000, 9, 1.0, DELTA, **SIZES, largest_move=0.1, directions=100, failure=1e-7),
-        r"Expected first_directions=100 >= \d+: .* with probability 1 - 1e-07",
+        single_pass, 1000, 9, FAR | {"directions": 100, "failure": 1e-7},
+        r"first_directions=100 >= \d+: .* with probability 1 - 1e-07",
     ),
-    "failure above delta": (
-        lambda: single_pass(1000, 3, 1.0, DELTA, **SIZES, failure=1e-5), "Expected failure=1e-05 < delta=1e-06"
-    ),
-    "less than a window": (
-        lambda: single_pass(20, 3, 1.0, DELTA, **SIZES, largest_move=0.01), "to last for a window of 50 steps",
-    ),
-    "a window beyond the radius": (lambda: replace(choice("Algorithm 3"), window=6), "Expected window=6 <= radius/"),
-    "another size": (
-        lambda: oracle_of([choice("Algorithm 4")], distances(149)), "Expected num_examples=150 to be the problem's 149"
-    ),
-    "another dimension": (
-        lambda: oracle_of([replace(choice("Algorithm 4"), dim=4)], distances(150)), "Expected dim=4 to be"
-    ),
-    "passes mixed": (
-        lambda: oracle_of([choice("Algorithm 4"), choice("Algorithm 3", directions=24)], distances(150)), "Expected",
-    ),
-    "passes": (lambda: plain(1000, 3, 1.0, DELTA, **SIZES, passes="two"), "Expected passes='two' to be one of"),
+    "failure above delta": (single_pass, 1000, 3, {"failure": 1e-5}, "failure=1e-05 < delta=1e-06"),
+    "less than a window": (single_pass, 20, 3, {"largest_move": 0.01}, ".* to last for a window of 50 steps"),
 }  # fmt: skip
+MISMATCHED: dict[str, tuple[Any, int, str]] = {
+    "another size": (lambda: [choice("Algorithm 4")], 149, "num_examples=150 to be the problem's 149"),
+    "another dimension": (lambda: [replace(choice("Algorithm 4"), dim=4)], 150, "dim=4 to be"),
+    "passes mixed": (
+        lambda: [choice("Algorithm 4"), choice("Algorithm 3", directions=24)],
+        150,
+        "parameters all of one",
+    ),
+    "a window beyond the radius": (lambda: [replace(choice("Algorithm 3"), window=6)], 150, "window=6 <= radius/"),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_meant_is_refused_by_name(name: str):
-    make, message = REFUSED[name]
-    with pytest.raises(ValueError, match=message):
-        make()
+def test_choices_that_cannot_be_meant_are_refused_by_name(name: str):
+    make, num_examples, dim, more, message = REFUSED[name]
+    with pytest.raises(ValueError, match=f"Expected {message}"):
+        make(num_examples, dim, 1.0, DELTA, **sizes(**more))
+
+
+@pytest.mark.parametrize("name", MISMATCHED)
+def test_parameters_that_do_not_fit_are_refused_by_name(name: str):
+    chosen, num_examples, message = MISMATCHED[name]
+    with pytest.raises(ValueError, match=f"Expected {message}"):
+        oracle_of(chosen(), distances(num_examples))
 
 
 @pytest.mark.slow

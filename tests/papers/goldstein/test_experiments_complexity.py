@@ -1,10 +1,13 @@
 """The norm against n, d and epsilon: the valleys in closed form, windows of runs, the rule on simulated outcomes."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from specs import changed, frame_of
+from specs import changed, frame_of, simulated
 
 from dpnotes.experiments import Spec
 from dpnotes.measure.goldstein import certify_goldstein, mean_gradient
@@ -70,27 +73,14 @@ def test_windows_are_spread_over_a_run():
 
 
 # ---------------------------------------------------------------- the rule
-def outcomes(spec: Spec, norm, noise: float = 0.01) -> pd.DataFrame:
-    """Return simulated values of `norm(passes, method, dim, num_examples, share)` with a little noise."""
-    draws = np.random.default_rng(0)
-    rows = [
-        {
-            "passes": cell["passes"], "method": cell["method"], "dim": cell["dim"], "share": cell["share"],
-            "num_examples": size, "num_steps": 100, "period": 1, "window": 5, "diameters": 4.0, "epsilon": epsilon,
-            "repeat": repeat, "calls": 1.0, "finished": True,
-            "norm": (1 + noise * draws.normal())
-            * norm(cell["passes"], cell["method"], cell["dim"], size, cell["share"]),
-        }
-        for cell in complexity.cells(spec)
-        for size in cell["num_examples"]
-        for epsilon in spec[cell["passes"]]["epsilons"]
-        for repeat in range(spec["repeats"])
-    ]  # fmt: skip
-    return pd.DataFrame(rows)
+def outcomes(norm: Callable[[pd.DataFrame], Any], noise: float = 0.01, spec: Spec = complexity.QUICK) -> pd.DataFrame:
+    """Return simulated runs whose norm is this function of their columns, with a little noise."""
+    frame = simulated(complexity, spec)
+    return frame.assign(norm=norm(frame) * (1 + noise * np.random.default_rng(0).normal(size=len(frame))))
 
 
-def law(reduced: float, control: float):
-    return lambda passes, method, dim, n, share: (control if method == "plain" else reduced) * (1 + 0.01 * share)
+def law(reduced: float, control: float) -> Callable[[pd.DataFrame], Any]:
+    return lambda frame: np.where(frame["method"] == "plain", control, reduced) * (1 + 0.01 * frame["share"])
 
 
 @pytest.mark.parametrize(
@@ -98,24 +88,22 @@ def law(reduced: float, control: float):
     [(0.5, 0.3, "reproduced"), (0.3, 0.5, "not reproduced"), (0.01, 0.02, "undecided"), (0.3, 0.22, "reproduced")],
 )
 def test_the_rule(reduced, control, verdict):
-    spec = complexity.QUICK
-    found = complexity.decide(outcomes(spec, law(reduced, control)), spec)
+    found = complexity.decide(outcomes(law(reduced, control)), complexity.QUICK)
     assert found.verdict == verdict, found
 
 
 def test_the_rule_where_nothing_is_clear_or_a_run_is_lost():
-    spec = complexity.QUICK
-    wide = outcomes(spec, lambda passes, method, dim, n, share: 0.4, noise=0.3)
-    assert complexity.decide(wide, spec).verdict == "undecided"
-    frame = outcomes(spec, law(0.5, 0.3))
+    wide = outcomes(lambda frame: 0.4, noise=0.3)
+    assert complexity.decide(wide, complexity.QUICK).verdict == "undecided"
+    frame = outcomes(law(0.5, 0.3))
     frame.loc[0, "finished"] = False
-    assert "did not finish" in complexity.decide(frame, spec).reason
+    assert "did not finish" in complexity.decide(frame, complexity.QUICK).reason
 
 
 def test_moves_are_chosen_on_even_repeats_and_reported_on_odd_ones():
     shares = {"variance_reduced": [0.2, 0.4], "plain": [0.2, 0.4]}
     sizes = {passes: {**complexity.QUICK[passes], "shares": shares} for passes in ("one", "many")}
-    frame = outcomes(changed(complexity.QUICK, **sizes), law(0.5, 0.3), noise=0.0)
+    frame = outcomes(law(0.5, 0.3), 0.0, changed(complexity.QUICK, **sizes))
     frame.loc[(frame["repeat"] % 2 == 1) & (frame["share"] == 0.2), "norm"] = 9.0
     table = complexity.summary(frame)
     assert (table["share"] == 0.2).all()
@@ -125,7 +113,7 @@ def test_moves_are_chosen_on_even_repeats_and_reported_on_odd_ones():
 
 def test_small_epsilon_and_small_norms_are_not_judged_in_one_pass():
     spec = changed(complexity.QUICK, one={**complexity.QUICK["one"], "epsilons": [0.3]})
-    table = complexity.comparisons(outcomes(spec, law(0.25, 0.2)))
+    table = complexity.comparisons(outcomes(law(0.25, 0.2), spec=spec))
     judged = table.set_index(["passes", "dim"])["judged"]
     assert not judged["one", 10].any()  # both are below 1 / sqrt(10)
     assert judged["one", 50].all()
@@ -133,8 +121,7 @@ def test_small_epsilon_and_small_norms_are_not_judged_in_one_pass():
 
 
 def test_slopes_of_made_up_laws():
-    spec = complexity.QUICK
-    frame = outcomes(spec, lambda passes, method, dim, n, share: 10 * dim**0.25 * n**-0.5, noise=1e-6)
+    frame = outcomes(lambda frame: 10 * frame["dim"] ** 0.25 * frame["num_examples"] ** -0.5, noise=1e-6)
     in_n, in_d = (complexity.slopes(frame, knob) for knob in ("num_examples", "dim"))
     assert in_n["one", "plain", 4.0].slope == pytest.approx(-0.5, abs=1e-3)
     assert in_d["many", "variance_reduced", 1.0].slope == pytest.approx(0.25, abs=1e-3)

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from specs import changed, frame_of
+from specs import changed, frame_of, simulated
 
 from dpnotes.experiments import Spec
 from dpnotes.papers.goldstein.experiments import orders
@@ -25,17 +25,11 @@ def test_directions_that_are_needed():
 
 def outcomes(spec: Spec, exponent: float, independent: float, noise: float = 0.002) -> pd.DataFrame:
     """Return outcomes with an excess of `(d / 12)^exponent 12 / (5 m)`, so that the ratio has this exponent."""
-    draws, rows = np.random.default_rng(0), []
-    for cell in orders.cells(spec):
-        m, dim = cell["directions"], cell["dim"]
-        norm = 0.25 * (1 + (dim / 12) ** exponent * 12 / (5 * m) if m else 1)
-        norm = {"common": 0.3, "independent": independent}.get(cell["part"], norm)
-        rows += [
-            {"part": cell["part"], "dim": dim, "directions": m, "num_examples": 100, "num_steps": 10, "batch": 10,
-             "repeat": repeat, "calls": 1.0, "finished": True, "norm": norm * (1 + noise * draws.normal())}
-            for repeat in range(spec["repeats"])
-        ]  # fmt: skip
-    return pd.DataFrame(rows)
+    frame = simulated(orders, spec)
+    excess = (frame["dim"] / 12) ** exponent * 12 / (5 * frame["directions"].clip(lower=1))
+    norm = 0.25 * (1 + excess.where(frame["directions"] > 0, 0.0))
+    norm = frame["part"].map({"common": 0.3, "independent": independent}).fillna(norm)
+    return frame.assign(norm=norm * (1 + noise * np.random.default_rng(0).normal(size=len(frame))))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from sympy import Max, Min, Rational, sqrt
 from dpnotes.papers.adaptive_batch.calculators import CROSSOVER, SAMPLE_SIZE, THEOREM
 from dpnotes.papers.adaptive_batch.claims.descent import change, progress
 from dpnotes.papers.adaptive_batch.claims.introduction import chosen, ground_origin, ground_up, small_noise, steps
-from dpnotes.papers.adaptive_batch.claims.oracles import batch
+from dpnotes.papers.adaptive_batch.claims.oracles import batch, reached
 from dpnotes.papers.adaptive_batch.notation import *
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
@@ -18,10 +18,9 @@ at, CLAIMS = PAPER.section()
 
 # ---------------------------------------------------------------- Lemmas 3.9 and 3.10, Theorem 3.11
 example = {eta: 1, gamma: 1, share: 1, stretch: 1}
+large = {g: stretch * gamma, error: share * gamma}
 at("lemma3.9.large", "Lemma 3.9, proof", "Decrease where the noisy gradient is at least gamma")(
-    Inequality(
-        progress, -eta * g**2 / 16, where={g: stretch * gamma, error: share * gamma}, example=example, subject=change
-    ),
+    Inequality(progress, -eta * g**2 / 16, where=large, example=example, subject=change),
     "Lemma 3.2's first inequality with errors up to gamma, as Lemma 3.8 gives them.",
     (
         Severity.CONSTANT,
@@ -31,26 +30,17 @@ at("lemma3.9.large", "Lemma 3.9, proof", "Decrease where the noisy gradient is a
         Inequality(progress, -eta * g**2 / 6, where={g: 3 * stretch * gamma, error: share * gamma}, subject=change),
     ),
 )
+small = {g: other_share * gamma, error: share * gamma}
 at("lemma3.9.small", "Lemma 3.9, proof", "Increase where the noisy gradient is at most gamma")(
-    Inequality(
-        progress,
-        eta * gamma**2,
-        {other_share: (1e-3, 1)},
-        where={g: other_share * gamma, error: share * gamma},
-        subject=change,
-    ),
+    Inequality(progress, eta * gamma**2, {other_share: (1e-3, 1)}, where=small, subject=change),
     "Lemma 3.2's first inequality.",
 )
+step_lengths = {
+    "large steps, squares over gamma": (B / eta / gamma).subs(eta, 1 / M),
+    "small steps, at most gamma each": steps[gamma] * gamma,
+}
 at("eq2", "eq. (2)", "Length of the path")(
-    Rate(
-        path,
-        B * M / gamma,
-        {
-            "large steps, squares over gamma": (B / eta / gamma).subs(eta, 1 / M),
-            "small steps, at most gamma each": steps[gamma] * gamma,
-        },
-        tilde=True,
-    ),
+    Rate(path, B * M / gamma, step_lengths, tilde=True),
     "The squares of the large steps sum to B/eta; T = B M/gamma^2 steps in all.",
     premises=("prop3.4.T",),
 )
@@ -118,9 +108,8 @@ at("lemma3.10.steps", "Lemma 3.10, proof, Finally", "At least one example a step
 )
 
 printed_private = (bgm + sqrt(B * M)) * sqrt(p)
-printed_sampling = (
-    (B * M) ** Rational(2, 9) * G ** Rational(5, 9) + (B * M) ** Rational(4, 9) * G ** Rational(1, 9)
-) / n**third
+of_O1, of_O2 = (B * M) ** Rational(2, 9) * G ** Rational(5, 9), (B * M) ** Rational(4, 9) * G ** Rational(1, 9)
+printed_sampling = (of_O1 + of_O2) / n**third
 printed_rate = printed_private + printed_sampling + sqrt(M * B) / sqrt(n)
 printed_kappa = Max(alpha * noise, bgm)
 later_queries = {
@@ -146,6 +135,7 @@ at("lemma3.10.alpha", "Lemma 3.10", "Accuracy from the counts of Lemma 3.9")(
 below_start = {"G/sqrt(n) <= sqrt(B M)": G / sqrt(n * B * M), "G p <= sqrt(B M)": G * p / sqrt(B * M)}
 ground = {"terms": {"alpha": alpha}, "tuned": (alpha, *chosen)}
 first_query = G * p + G / sqrt(n)
+needed_rate = printed_rate + first_query
 at("thm3.11.alpha", "Theorem 3.11", "Accuracy")(
     Rate(alpha, printed_rate, constraints=ground_up, regime=below_start, **ground),
     f"{ground_origin}. Where G/sqrt(n) and G p are below sqrt(B M), which bounds the gradient at x_0.",
@@ -155,7 +145,7 @@ at("thm3.11.alpha", "Theorem 3.11", "Accuracy")(
         "needed, too. They are not implied where G is large against sqrt(B M): for G = n^(7/16) sqrt(B M), G/sqrt(n) "
         "is n^(-1/16) sqrt(B M), more than the n^(-13/144) sqrt(B M) that is printed. With constants put to 1 (Remark "
         "3.12) nothing changes. (And O should be O~.)",
-        Rate(alpha, printed_rate + first_query, constraints=ground_up, **ground),
+        Rate(alpha, needed_rate, constraints=ground_up, **ground),
     ),
     calculation=THEOREM,
     premises=("prop3.4.T",),
@@ -169,21 +159,12 @@ at("thm3.11.kappa", "Theorem 3.11", "Drift threshold, first call of O1 included"
         Severity.RATE,
         "The first call of O1 breaks the count, as for alpha; with alpha larger by G/sqrt(n) + G sqrt(d)/(n epsilon) "
         "it does not.",
-        Choice(
-            {alpha: printed_rate + first_query, kappa: printed_kappa},
-            {"alpha": alpha},
-            printed_rate + first_query,
-            counts,
-        ),
+        Choice({alpha: needed_rate, kappa: printed_kappa}, {"alpha": alpha}, needed_rate, counts),
     ),
     premises=("prop3.4.T",),
 )
 at("thm3.11.b", "Theorem 3.11", "Batch size of the first oracle")(
-    Choice(
-        {b: G * (sqrt(d) / (epsilon * alpha) + 1 / alpha**2)},
-        {"noise": sqrt(d) * G / (epsilon * b), "sampling": G / sqrt(b)},
-        alpha,
-    ),
+    Choice({b: G * (sqrt(d) / (epsilon * alpha) + 1 / alpha**2)}, reached, alpha),
     "As in Lemma 3.8.",
     (
         Severity.TYPOGRAPHICAL,
@@ -204,26 +185,15 @@ at("remark3.12", "Remark 3.12, abstract and Section 1.1", "Accuracy with constan
 # ---------------------------------------------------------------- Appendix A.2
 gradient, hessian = (SYMBOLS.symbol(f"Delta_{k}", f"deviation of the {k}") for k in ("gradient", "Hessian"))
 uniform = sqrt(d / n)
+gradients_off = {"concentration on the net": G * sqrt(d * ell / n), "off the net": M * distance}
+hessians_off = {"concentration on the net": M * sqrt(d * ell / n), "off the net": rho * distance}
 at("thmA.2.gradient", "Theorem A.2", "Uniform deviation of gradients")(
-    Rate(
-        gradient,
-        G * uniform,
-        {"concentration on the net": G * sqrt(d * ell / n), "off the net": M * distance},
-        (distance,),
-        logs=(ell,),
-    ),
+    Rate(gradient, G * uniform, gradients_off, (distance,), logs=(ell,)),
     "eq. (3) and the distance r to the net, which may be taken small: it is hidden in ell = log(R/r). The last line of "
     "the proof has the factor G (written L); the theorem leaves it out.",
 )
 at("thmA.2.hessian", "Theorem A.2", "Uniform deviation of Hessians")(
-    Rate(
-        hessian,
-        uniform,
-        {"concentration on the net": M * sqrt(d * ell / n), "off the net": rho * distance},
-        (distance,),
-        logs=(ell,),
-        normalised=(M,),
-    ),
+    Rate(hessian, uniform, hessians_off, (distance,), logs=(ell,), normalised=(M,)),
     "As for gradients.",
 )
 
@@ -240,14 +210,9 @@ at("thmA.2.net", "Theorem A.2, proof", "Width of the net")(
 )
 
 within = {"d <= n": d / n}
+last_line = {"on the net": M * uniform, "off the net": rho * distance}
 at("thmA.2.hessian_line", "Theorem A.2, proof, last line", "Hessian off the net")(
-    Rate(
-        hessian,
-        (M + rho * distance) * uniform,
-        {"on the net": M * uniform, "off the net": rho * distance},
-        regime=within,
-        tilde=True,
-    ),
+    Rate(hessian, (M + rho * distance) * uniform, last_line, regime=within, tilde=True),
     "Concentration on the net, and Lipschitz Hessians off it.",
     (
         Severity.TYPOGRAPHICAL,
@@ -261,18 +226,9 @@ empirical = {
     "gradient": G * uniform / alpha,
     "Hessian": M**2 * d / n / (rho * alpha),
 }
-ones = (G, M, rho)
+last_formula, ones = sqrt(d) / n + p ** Rational(2, 3), (G, M, rho)
 at("secA.2.alpha", "Appendix A.2, last formula", "From empirical to population SOSP")(
-    Rate(
-        alpha,
-        sqrt(d) / n + p ** Rational(2, 3),
-        {"alpha": alpha},
-        (alpha,),
-        empirical,
-        within,
-        normalised=ones,
-        tilde=True,
-    ),
+    Rate(alpha, last_formula, {"alpha": alpha}, (alpha,), empirical, within, normalised=ones, tilde=True),
     "The quoted empirical rate p^(2/3), and Theorem A.2: the gradient adds sqrt(d/n), the Hessian needs sqrt(rho "
     "alpha) >= M sqrt(d/n).",
     (

@@ -13,10 +13,9 @@ at, CLAIMS = PAPER.section()
 
 
 change = SYMBOLS.symbol("F(x_{t+1}) - F(x_t)", "change of F in a step", LOSS, latex="F(x_{t+1}) - F(x_t)")
+by_smoothness = -(g - error) * eta * g + M / 2 * (eta * g) ** 2
 at("lemma3.2.descent", "Lemma 3.2, first inequality", "Decrease of a step with an inexact gradient")(
-    Identity(
-        change, eta * g * error - eta / 2 * g**2, -(g - error) * eta * g + M / 2 * (eta * g) ** 2, where={eta: 1 / M}
-    ),
+    Identity(change, eta * g * error - eta / 2 * g**2, by_smoothness, where={eta: 1 / M}),
     "The quadratic upper bound of a smooth F at a step eta g, when the gradient is g - e along the step, the worst "
     "for an error of norm e.",
 )
@@ -32,10 +31,9 @@ at.own("decrease_constant", "Best constant of the decrease")(
     Inequality(progress, -eta * g**2 / 6, where=lemma_3_2, subject=change),
     "Under the conditions of Lemma 3.2, e <= g/3; with equality the first inequality gives -eta g^2/6.",
 )
+above_4_gamma = {g: 4 * stretch * gamma - error, error: share * gamma}
 at("secA.1.large", "Appendix A.1, proof of Proposition 3.4", "Decrease where the gradient exceeds 4 gamma")(
-    Inequality(
-        progress, -eta * g**2 / 16, where={g: 4 * stretch * gamma - error, error: share * gamma}, subject=change
-    ),
+    Inequality(progress, -eta * g**2 / 16, where=above_4_gamma, subject=change),
     "Lemma 3.2 at 4 gamma.",
 )
 
@@ -45,8 +43,9 @@ adversary = {  # on F = -sqrt(rho gamma) x^2/2 + ..., with errors that cancel ev
     "x is one step of 2 gamma/M": M * distance / gamma,
 }
 flat = {"sqrt(rho gamma) <= M": rho * gamma / M**2}
+escape = guaranteed, (decrease, distance), adversary, flat
 at("lemma3.3.decrease", "Lemma 3.3", "Decrease in an escape window")(
-    Rate(1 / decrease, sqrt(rho) / gamma ** Rational(3, 2), guaranteed, (decrease, distance), adversary, flat),
+    Rate(1 / decrease, sqrt(rho) / gamma ** Rational(3, 2), *escape),
     "The lemma's D = Omega(gamma^(3/2)/sqrt(rho)), D the decrease that is guaranteed, as a bound of 1/D. The only "
     "hypothesis on later steps is an error of at most gamma. On F = -sqrt(rho gamma) x^2/2 + ... from x_0 = 0, errors "
     "that cancel the gradient are allowed, because the first step, at most 2 gamma/M long, leads to gradients below "
@@ -59,27 +58,15 @@ at("lemma3.3.decrease", "Lemma 3.3", "Decrease in an escape window")(
         "by up to gamma^2/(2 M). Errors of minibatches have to be independent, and the batches larger than of the "
         "order of M/sqrt(rho gamma) (or the step smaller). The abstract of version 2 speaks of an issue in the escape "
         "procedure of the cited work, and corrects it.",
-        Rate(
-            1 / decrease,
-            M**2 / (sqrt(rho) * gamma ** Rational(5, 2)),
-            guaranteed,
-            (decrease, distance),
-            adversary,
-            flat,
-            order="Omega",
-        ),
+        Rate(1 / decrease, M**2 / (sqrt(rho) * gamma ** Rational(5, 2)), *escape, order="Omega"),
     ),
 )
 
 window = M / sqrt(rho * gamma)
-log_argument = d * T / iota  # a union bound over the coordinates of T points
+printed_window = M * log(d * M * B / (rho * gamma * iota)) / sqrt(rho * gamma)
+by_union = window * log(d * T / iota)  # over the coordinates of T points
 at("lemma3.3.window", "Lemma 3.3", "Length of the escape window")(
-    Identity(
-        Gamma,
-        M * log(d * M * B / (rho * gamma * iota)) / sqrt(rho * gamma),
-        window * log(log_argument),
-        where={T: steps[gamma]},
-    ),
+    Identity(Gamma, printed_window, by_union, where={T: steps[gamma]}),
     "M/sqrt(rho gamma) steps multiply a distance along the negative curvature by e; the logarithm comes from a union "
     "bound over d coordinates of T = B M/gamma^2 points.",
     (
@@ -113,18 +100,12 @@ at("prop3.4.average", "below Proposition 3.4", "Average decrease")(
     (Severity.TYPOGRAPHICAL, "Omega(eta/gamma^2) should be Omega(eta gamma^2), as used for T.", eta * gamma**2),
     premises=("lemma3.3.decrease",),
 )
+enough_steps = {
+    "gap over the decrease where the gradient is large": B / (eta * gamma**2) / T,
+    "gap over the average decrease of escapes": B / (per_escape / window).subs(M, 1 / eta) / T,
+}
 at("prop3.4.T", "Proposition 3.4", "Number of steps")(
-    Rate(
-        T,
-        B / (eta * gamma**2),
-        {"T": T},
-        (T,),
-        {
-            "gap over the decrease where the gradient is large": B / (eta * gamma**2) / T,
-            "gap over the average decrease of escapes": B / (per_escape / window).subs(M, 1 / eta) / T,
-        },
-        tilde=True,
-    ),
+    Rate(T, B / (eta * gamma**2), {"T": T}, (T,), enough_steps, tilde=True),
     "T times the least average decrease exceeds B. With eta = 1/M, as everywhere in the paper.",
     premises=("lemma3.3.decrease",),
 )
@@ -136,10 +117,9 @@ at("prop3.4.zeta", "Proposition 3.4", "Scale of the perturbation")(
 )
 
 threshold = SYMBOLS.symbol("threshold", "norm below which a saddle is suspected", GRADIENT)
+printed_threshold = gamma * log(B * M * d / (rho * omega)) ** 3
 at("alg2.threshold.unit", "Algorithm 2, line 9; Lemma 3.3", "Norm below which a saddle is suspected")(
-    Identity(
-        threshold, gamma * log(B * M * d / (rho * omega)) ** 3, gamma * log(d * T / omega) ** 3, where={T: steps[gamma]}
-    ),
+    Identity(threshold, printed_threshold, gamma * log(d * T / omega) ** 3, where={T: steps[gamma]}),
     "A union bound over d coordinates of T = B M/gamma^2 points, as for the window.",
     (
         Severity.CONSTANT,
@@ -158,14 +138,11 @@ at("alg2.threshold.sign", "Algorithm 2, line 9", "The threshold is at least the 
         gamma * Max(1, log(y)) ** 3,
     ),
 )
+at_x_t = SYMBOLS.symbol("|grad F(x_t)|", "gradient norm at x_t", GRADIENT, latex="\\|\\nabla F(x_t)\\|")
+example = {g: 1, gamma: 0.1, share: 1, other_share: 1}
+one_step_on, ranges = (g + share * gamma) + other_share * g, {gamma: (0.01, 10), other_share: (1e-3, 1)}
 at("alg2.test", "Algorithm 2, line 9; Lemma 3.3", "Gradient at a point that is taken for a saddle")(
-    Inequality(
-        (g + share * gamma) + other_share * g,
-        g + gamma,
-        {gamma: (0.01, 10), other_share: (1e-3, 1)},
-        example={g: 1, gamma: 0.1, share: 1, other_share: 1},
-        subject=SYMBOLS.symbol("|grad F(x_t)|", "gradient norm at x_t", GRADIENT, latex="\\|\\nabla F(x_t)\\|"),
-    ),
+    Inequality(one_step_on, g + gamma, ranges, example=example, subject=at_x_t),
     "The noisy gradient at x_{t-1} is what is tested (its norm is g, its error at most gamma); the step from there, "
     "of length g/M, changes the gradient by up to g.",
     (
@@ -178,15 +155,10 @@ at("alg2.test", "Algorithm 2, line 9; Lemma 3.3", "Gradient at a point that is t
 )
 
 drifted = SYMBOLS.symbol("drift", "sum of the norms of the noisy gradients since O1 was asked", GRADIENT)
+ranges, quiet = {stretch: (1, 1e4), Gamma: (1, 1e3), gamma: (1e-3, 1)}, (Gamma * gamma <= kappa,)
+example = {stretch: 1000, Gamma: 100, gamma: 0.01, kappa: 1}
 at("alg2.drift", "Algorithm 2, line 10; Lemma 3.6", "Drift since O1 was asked")(
-    Inequality(
-        stretch * Gamma * gamma,
-        kappa,
-        {stretch: (1, 1e4), Gamma: (1, 1e3), gamma: (1e-3, 1)},
-        conditions=(Gamma * gamma <= kappa,),
-        example={stretch: 1000, Gamma: 100, gamma: 0.01, kappa: 1},
-        subject=drifted,
-    ),
+    Inequality(stretch * Gamma * gamma, kappa, ranges, conditions=quiet, example=example, subject=drifted),
     "Line 10 sets the drift to 0 without a call of O1. On a path of w windows, each of Gamma steps with noisy "
     "gradients of norm gamma, the drift never reaches kappa, and O1 is not asked again.",
     (

@@ -29,12 +29,9 @@ at("lemma3.5.O1", "Lemma 3.5 (1)", "Error of the first oracle")(
     Rate(first, G * sqrt(ell / b), {"Lemma 2.4 for b terms of norm 2 G/b": sqrt(b * (2 * G / b) ** 2 * ell)}),
     "Lemma 2.4; ell stands for log(d/iota).",
 )
+differences = {"Lemma 2.4 for b_t terms of norm 2 M r/b_t": sqrt(bt * (2 * M * distance / bt) ** 2 * ell)}
 at("lemma3.5.O2", "Lemma 3.5 (2)", "Error of the second oracle")(
-    Rate(
-        second,
-        M * distance * sqrt(ell / bt),
-        {"Lemma 2.4 for b_t terms of norm 2 M r/b_t": sqrt(bt * (2 * M * distance / bt) ** 2 * ell)},
-    ),
+    Rate(second, M * distance * sqrt(ell / bt), differences),
     "Lemma 2.4; r is the distance of the two points, ell stands for log(d/iota).",
 )
 
@@ -48,6 +45,11 @@ at("lemma3.6", "Lemma 3.6, eq. (1)", "Error of the estimator since O1 was asked"
     "(Applied to the oracles' errors of Lemma 3.5, as in the proof, it would give its square.)",
 )
 
+PRIVATE = (1, 1e-6)  # the (epsilon, delta) that all breaches below are of
+OF_LEMMA_3_7 = (
+    "the noise of Lemma 3.7, its log to base 2 as in Algorithm 1 (0.0052 with ln), an example replaced, a new tree at "
+    "each call of O1"
+)
 # The effect of replacing an example, when its gradients have norms q G and v G and may point in opposite directions.
 replaced = {share: (0.01, 1)}
 at("lemma3.7.O1", "Lemma 3.7, proof", "Sensitivity of the first oracle")(
@@ -58,14 +60,7 @@ at("lemma3.7.O1", "Lemma 3.7, proof", "Sensitivity of the first oracle")(
         "When an example is replaced, a mean of b gradients moves by up to 2 G/b. G/b holds when an example's "
         "gradient is put to zero.",
         2 * G / b,
-        Breach(
-            1,
-            1e-6,
-            2.0e-4,
-            "1024 leaves, G/b dominates: the noise of Lemma 3.7, its log to base 2 as in Algorithm 1 (0.0052 with ln), "
-            "an example replaced, a new tree at each call of O1",
-            ESTIMATOR,
-        ),
+        Breach(*PRIVATE, 2.0e-4, f"1024 leaves, G/b dominates: {OF_LEMMA_3_7}", ESTIMATOR),
     ),
 )
 
@@ -77,14 +72,7 @@ at("lemma3.7.O2", "Lemma 3.7, proof", "Sensitivity of the second oracle")(
         Severity.PRIVACY,
         "When an example is replaced, the mean moves by up to 2 M r/b_t.",
         2 * M * distance / bt,
-        Breach(
-            1,
-            1e-6,
-            2.0e-4,
-            "1024 leaves, g/b_t dominates: the noise of Lemma 3.7, its log to base 2 as in Algorithm 1 (0.0052 with "
-            "ln), an example replaced, a new tree at each call of O1",
-            ESTIMATOR,
-        ),
+        Breach(*PRIVATE, 2.0e-4, f"1024 leaves, g/b_t dominates: {OF_LEMMA_3_7}", ESTIMATOR),
     ),
 )
 
@@ -122,6 +110,10 @@ def needed_noise(shifts: int) -> sympy.Float:
 
 
 least_noise = needed_noise(reference_levels)
+dominated = (
+    "1024 leaves, G/b dominates, log to base 2 as in Algorithm 1 (0.0052 with ln): an example replaced, new trees; "
+    "with examples put to zero it breaks from 2^22 leaves on"
+)
 sizes = {b: (1, 1e6), g: (0.1, 10), bt: (1, 1e6)}
 one_dominates = {G: 1, b: 1000, g: 1, bt: 1e6}
 at("lemma3.7.sigma", "Lemma 3.7", "Noise that makes the algorithm private")(
@@ -146,14 +138,7 @@ at("lemma3.7.sigma", "Lemma 3.7", "Noise that makes the algorithm private")(
         "if a new tree is begun at each call of O1 (own.restart). With one tree throughout, as printed, it is not: see "
         "alg2.reset.",
         Identity(sigma, s * sqrt(num_levels) / mu, sqrt(counted_levels) * s / mu, instances=trees),
-        Breach(
-            1,
-            1e-6,
-            2.0e-4,
-            "1024 leaves, G/b dominates, log to base 2 as in Algorithm 1 (0.0052 with ln): an example replaced, new "
-            "trees; with examples put to zero it breaks from 2^22 leaves on",
-            ESTIMATOR,
-        ),
+        Breach(*PRIVATE, 2.0e-4, dominated, ESTIMATOR),
     ),
     calculation=TREE,
 )
@@ -175,13 +160,13 @@ def most_shifted(leaves: int, *, restarted: bool = False) -> int:
 
 
 powers_of_two = (2, 4, 8, 16, 32)
+one_tree = as_counted(Sigma, {leaves: most_shifted(leaves) for leaves in powers_of_two})
+asked_again = (
+    "4096 leaves, O1 asked at the half, the noise of Lemma 3.7, where G/b dominates, with log to base 2 as in "
+    "Algorithm 1 (0.00033 with ln), an example put to zero; prefix sums would keep 8.2e-10"
+)
 at("alg2.reset", "Algorithm 2, lines 5 and 13; Lemma 3.7, proof", "Nodes that an exchanged example shifts")(
-    Identity(
-        shifted,
-        num_levels,
-        as_counted(Sigma, {leaves: most_shifted(leaves) for leaves in powers_of_two}),
-        instances=tuple({Sigma: leaves} for leaves in powers_of_two),
-    ),
+    Identity(shifted, num_levels, one_tree, instances=tuple({Sigma: leaves} for leaves in powers_of_two)),
     "Lemma 3.7 cites Theorem 2.2, for prefix sums, where an example of leaf j shifts every later sum by s, and so the "
     "floor(log2 Sigma) + 1 nodes of that leaf. In Algorithm 2 a call of O1 at leaf r > j forgets the sum, while "
     "TREE(t) goes on: the shift ends at r, which is +s at leaf j and -s at leaf r. Nodes in use that hold one of the "
@@ -195,23 +180,12 @@ at("alg2.reset", "Algorithm 2, lines 5 and 13; Lemma 3.7, proof", "Nodes that an
         "alone from 4096 leaves on: 23 nodes shift, not 13. Either the noise grows by this, or a new tree is begun at "
         "each call of O1, which keeps floor(log2 Sigma) + 1 (own.restart).",
         Max(log(Sigma) / log(2) + 1, 2 * log(Sigma) / log(2) - 1),
-        Breach(
-            1,
-            1e-6,
-            1.4e-6,
-            "4096 leaves, O1 asked at the half, the noise of Lemma 3.7, where G/b dominates, with log to base 2 as in "
-            "Algorithm 1 (0.00033 with ln), an example put to zero; prefix sums would keep 8.2e-10",
-            ESTIMATOR,
-        ),
+        Breach(*PRIVATE, 1.4e-6, asked_again, ESTIMATOR),
     ),
 )
+new_trees = as_counted(Sigma, {leaves: most_shifted(leaves, restarted=True) for leaves in (1, 2, 3, 4, 7, 8, 31)})
 at.own("restart", "Nodes that an exchanged example shifts, a new tree at each call of O1")(
-    Identity(
-        shifted,
-        num_levels,
-        as_counted(Sigma, {leaves: most_shifted(leaves, restarted=True) for leaves in (1, 2, 3, 4, 7, 8, 31)}),
-        instances=trees,
-    ),
+    Identity(shifted, num_levels, new_trees, instances=trees),
     "Within a tree the estimates are prefix sums, and trees hold different examples; Sigma is the most leaves that "
     "one of them has, at most T.",
     calculation=TREE,
@@ -222,52 +196,45 @@ at("lemma3.8.b", "Lemma 3.8", "Batch size of the first oracle")(
     Choice({b: G * sqrt(d) / (epsilon * alpha) + G**2 / alpha**2}, reached, alpha),
     "The noise for a sensitivity of the order G/b has the norm sqrt(d) G/(epsilon b), the sampling error is G/sqrt(b).",
 )
+batch_of_O2 = {bt: Max(g * sqrt(d) / (alpha * epsilon), kappa * g / alpha**2, 1)}
+reached_by_O2 = {"noise": sqrt(d) * g / (epsilon * bt), "sampling": sqrt(kappa * g / bt)}
 at("lemma3.8.b_t", "Lemma 3.8", "Batch size of the second oracle")(
-    Choice(
-        {bt: Max(g * sqrt(d) / (alpha * epsilon), kappa * g / alpha**2, 1)},
-        {"noise": sqrt(d) * g / (epsilon * bt), "sampling": sqrt(kappa * g / bt)},
-        alpha,
-        regime={"kappa g >= alpha^2": alpha**2 / (kappa * g)},
-    ),
+    Choice(batch_of_O2, reached_by_O2, alpha, regime={"kappa g >= alpha^2": alpha**2 / (kappa * g)}),
     "Noise for a sensitivity of the order g/b_t. The sampling errors of a segment have squares g_i^2/b_i, at most "
     "max(g/b_t) times the sum of the g_i, which is at most kappa. Where batches are not 1 by rounding.",
 )
 
 batch = G * noise / alpha + G**2 / alpha**2
+sensitivities, batches = G / b + g / bt, {b: batch, bt: Max(g * noise / alpha, kappa * g / alpha**2)}
+ranges = {g: (0.1, 10), kappa: (0.1, 10)}
 at("lemma3.8.sensitivity", "Lemma 3.8, proof", "Sum of the sensitivities")(
-    Inequality(
-        G / b + g / bt,
-        2 * epsilon * alpha / sqrt(d),
-        {g: (0.1, 10), kappa: (0.1, 10)},
-        where={b: batch, bt: Max(g * noise / alpha, kappa * g / alpha**2)},
-        subject=G / b + g / bt,
-    ),
+    Inequality(sensitivities, 2 * epsilon * alpha / sqrt(d), ranges, where=batches, subject=sensitivities),
     "The batch sizes put in.",
 )
+printed_sigma = 2 * log(1 / delta) * alpha / sqrt(d)
+sigma_of_3_7 = (G / b + g / bt) * log(1 / delta) / epsilon
 at("lemma3.8.sigma", "Lemma 3.8", "Noise in terms of alpha")(
-    Identity(
-        sigma,
-        2 * log(1 / delta) * alpha / sqrt(d),
-        (G / b + g / bt) * log(1 / delta) / epsilon,
-        where={b: G * noise / alpha, bt: g * noise / alpha},
-    ),
+    Identity(sigma, printed_sigma, sigma_of_3_7, where={b: G * noise / alpha, bt: g * noise / alpha}),
     "Lemma 3.7's formula at the smallest batches that Lemma 3.8 allows.",
     premises=("lemma3.7.sigma",),
 )
 
-noise_of_restarted_trees = Identity(
-    sigma,
+least_batch = {b: G * noise / alpha}
+restarted, by_count = (
     2 * epsilon * alpha * sqrt(num_levels) / (sqrt(d) * mu),
     sqrt(counted_levels) * (G / b + G / b) / mu,
-    where={b: G * noise / alpha},
-    instances=trees,
+)
+noise_of_restarted_trees = Identity(sigma, restarted, by_count, where=least_batch, instances=trees)
+million = (
+    "2^20 leaves, one tree as printed, O1 asked at the half, an example replaced, log to base 2 as in Algorithm 1 "
+    "(0.0034 with ln)"
 )
 shifted_by_million = 2 * 20 - 1  # nodes that one tree with 2^20 leaves shifts, O1 asked at the half (alg2.reset)
 at("lemma3.8.privacy", "Lemma 3.8", "The noise makes the algorithm private")(
     Inequality(
         needed_noise(shifted_by_million) * (G / b + G / b),
-        2 * log(1 / delta) * alpha / sqrt(d),
-        where={b: G * noise / alpha, **reference},
+        printed_sigma,
+        where={**least_batch, **reference},
         example={alpha: 1, d: 1},
         subject=needed,
     ),
@@ -280,21 +247,15 @@ at("lemma3.8.privacy", "Lemma 3.8", "The noise makes the algorithm private")(
         "needs 52.8. With base 2 it breaks from 2^12 leaves on. It would do for examples put to zero and new trees. "
         "(The corrected noise is for a new tree at each call of O1, see alg2.reset.)",
         noise_of_restarted_trees,
-        Breach(
-            1,
-            1e-6,
-            9.8e-5,
-            "2^20 leaves, one tree as printed, O1 asked at the half, an example replaced, log to base 2 as in "
-            "Algorithm 1 (0.0034 with ln)",
-            ESTIMATOR,
-        ),
+        Breach(*PRIVATE, 9.8e-5, million, ESTIMATOR),
     ),
 )
 
 example = {alpha: 1, d: 1}
+without_logarithm = "1024 leaves, the private term of b dominates, an example replaced, new trees"
 at("thm3.11.sigma", "Theorem 3.11", "Noise of the theorem")(
     Inequality(
-        least_noise * G / b, alpha / sqrt(d), where={b: G * noise / alpha, **reference}, example=example, subject=needed
+        least_noise * G / b, alpha / sqrt(d), where={**least_batch, **reference}, example=example, subject=needed
     ),
     "epsilon = 1, delta = 1e-6, 1024 leaves, and even the smaller sensitivity G/b of examples put to zero.",
     (
@@ -304,9 +265,7 @@ at("thm3.11.sigma", "Theorem 3.11", "Noise of the theorem")(
         "0.845 for examples put to zero, 0.9985 for replaced ones, and larger still if O1 is asked again in the "
         "middle. (The corrected noise is for a new tree at each call of O1, see alg2.reset.)",
         noise_of_restarted_trees,
-        Breach(
-            1, 1e-6, 0.9985, "1024 leaves, the private term of b dominates, an example replaced, new trees", ESTIMATOR
-        ),
+        Breach(*PRIVATE, 0.9985, without_logarithm, ESTIMATOR),
     ),
     calculation=THEOREM,
 )

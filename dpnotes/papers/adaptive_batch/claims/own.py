@@ -21,20 +21,16 @@ at, CLAIMS = PAPER.section()
 # For an SOSP, escapes have to decrease F as much as large gradients do, and the path is that of eq. (2).
 DESCENT, PATH = ("prop3.4.T",), ("eq2",)
 best_rate = sqrt(B * M) * sqrt(p) + (B * G * M / n) ** third + sqrt(B * M / n)
+best_alpha = best_rate + first_query
 ground = {"terms": {"alpha": alpha}, "tuned": (alpha, *chosen)}
 at.own("best_rate", "Best accuracy over the drift threshold and the batches")(
-    Rate(alpha, best_rate + first_query, constraints=ground_up, **ground),
+    Rate(alpha, best_alpha, constraints=ground_up, **ground),
     f"{ground_origin}. Never more than the corrected Theorem 3.11, and less wherever G differs from sqrt(B M).",
     calculation=SAMPLE_SIZE,
     premises=DESCENT,
 )
 at.own("best_kappa", "A drift threshold that reaches the best accuracy")(
-    Choice(
-        {alpha: best_rate + first_query, kappa: Max(alpha * noise, G)},
-        {"alpha": alpha},
-        best_rate + first_query,
-        counts,
-    ),
+    Choice({alpha: best_alpha, kappa: Max(alpha * noise, G)}, {"alpha": alpha}, best_alpha, counts),
     "kappa = max(alpha sqrt(d)/epsilon, G): the printed one with G in place of (B G M)^(1/3).",
     premises=PATH,
 )
@@ -54,14 +50,9 @@ at.own("sample_size", "Number of examples for an accuracy")(
     calculation=SAMPLE_SIZE,
     premises=DESCENT,
 )
+no_steps = sqrt(B * M) * sqrt(p) + (B * G * M / n) ** third + first_query
 at.own("no_step_term", "The term sqrt(B M/n) is idle")(
-    Rate(
-        alpha,
-        sqrt(B * M) * sqrt(p) + (B * G * M / n) ** third + first_query,
-        constraints=ground_up,
-        regime={"sqrt(B M/n) <= G": B * M / (n * G**2)},
-        **ground,
-    ),
+    Rate(alpha, no_steps, constraints=ground_up, regime={"sqrt(B M/n) <= G": B * M / (n * G**2)}, **ground),
     "The best balance where sqrt(B M/n) <= G; otherwise that term is above G, and alpha is trivial. The same holds "
     "for the last term of the printed rate.",
     premises=DESCENT,
@@ -73,28 +64,17 @@ at.own("batch_regime", "Where the batches of Lemma 3.8 suffice to escape")(
 )
 
 all_one = {"regime": small_noise, "normalised": (B, G, M, rho)}
+large_batches = {"M/(2 sqrt(rho alpha)) examples a step": T * M / sqrt(rho * alpha) / n}
 at.own("escape_batches", "Batches that escape do not cost the rate")(
-    Rate(
-        alpha,
-        sqrt(p) + n**-third,
-        constraints={**ground_up, "M/(2 sqrt(rho alpha)) examples a step": T * M / sqrt(rho * alpha) / n},
-        **ground,
-        **all_one,
-    ),
+    Rate(alpha, sqrt(p) + n**-third, constraints={**ground_up, **large_batches}, **ground, **all_one),
     "The batch that the quadratic saddle asks for, at every step, on top of all else: B M^2/(sqrt(rho) alpha^(5/2)) "
     "examples, below those of the sampling term.",
     premises=DESCENT,
 )
 
-windows = T * sqrt(rho * alpha) / M
+windows, with_resets = T * sqrt(rho * alpha) / M, p ** Rational(2, 5) + n ** Rational(-2, 7)
 at.own("frozen_reset", "Asking O1 at every perturbation costs the rate")(
-    Rate(
-        alpha,
-        p ** Rational(2, 5) + n ** Rational(-2, 7),
-        constraints={**ground_up, "O1 at each reset": b * windows / n},
-        **ground,
-        **all_one,
-    ),
+    Rate(alpha, with_resets, constraints={**ground_up, "O1 at each reset": b * windows / n}, **ground, **all_one),
     "T/Gamma windows, Gamma = M/sqrt(rho alpha), at each of which line 10 of Algorithm 2 sets the drift to 0; if the "
     "estimate is refreshed there, b examples are used.",
     premises=DESCENT,
@@ -123,14 +103,10 @@ at.own("minimum_batch", "Batch size that a saddle asks for")(
     "The same saddle with batches b = c M/lambda: an upper bound of the exponent over lambda/M, negative for c < 1/2, "
     "that is for b < M/(2 lambda).",
 )
+zero_of_bound = ratio**2 * (Rational(1, 2) - u) / (u - u**2 / 2 + u**3 / 3)
+proved_batch = SYMBOLS.symbol("b_0", "batch size up to which the exponent is proved negative")
 at.own("minimum_batch_exact", "Batches at which every run converges to the saddle")(
-    Inequality(
-        ratio**2 * (Rational(1, 2) - u) / (u - u**2 / 2 + u**3 / 3),
-        1 / (2 * u) - 2,
-        {u: (1e-8, 0.25)},
-        ">=",
-        subject=SYMBOLS.symbol("b_0", "batch size up to which the exponent is proved negative"),
-    ),
+    Inequality(zero_of_bound, 1 / (2 * u) - 2, {u: (1e-8, 0.25)}, ">=", subject=proved_batch),
     "The batch at which the upper bound of the exponent is 0, at least M/(2 lambda) - 2, u = lambda/M.",
 )
 

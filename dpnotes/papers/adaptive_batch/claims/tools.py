@@ -45,10 +45,9 @@ at("thm2.2.sigma", "Theorem 2.2", "Noise of the tree mechanism")(
 
 parts = SYMBOLS.sequence("M", "what step t adds")
 sums = SYMBOLS.symbol("X_t", "release t without its noise")
+one_more = Sum(parts[level], (level, 1, t - 1)) + parts[t]
 at("thm2.2.prefix", "Theorem 2.2", "What the tree mechanism releases")(
-    Identity(
-        sums, Sum(parts[t], (level, 1, t)), Sum(parts[level], (level, 1, t - 1)) + parts[t], instances=({t: 2}, {t: 3})
-    ),
+    Identity(sums, Sum(parts[t], (level, 1, t)), one_more, instances=({t: 2}, {t: 3})),
     "A release is the one before plus M_t(X_{1:t-1}, Z_t), of which only that depends on the data Z_t.",
     (
         Severity.TYPOGRAPHICAL,
@@ -68,10 +67,7 @@ at("thm2.2.sigma_from_two", "Theorem 2.2", "The printed noise is enough from two
 )
 
 norm = SYMBOLS.symbol("TREE", "norm of TREE(t)", GRADIENT)
-lengths = {
-    "mean length": sqrt(num_nodes * sigma**2 * d),
-    "deviation from it": sqrt(num_nodes * sigma**2 * ell),
-}
+lengths = {"mean length": sqrt(num_nodes * sigma**2 * d), "deviation from it": sqrt(num_nodes * sigma**2 * ell)}
 says_something = {"Sigma iota <= 1, so that nodes are of the order of ell": num_nodes / ell}
 at("thm2.2.norm", "Theorem 2.2", "Norm of the tree's noise")(
     Rate(norm, sigma * sqrt(d * ell), lengths, regime=says_something),
@@ -120,13 +116,9 @@ def as_counted(symbol: Any, counts: dict[int, int]) -> Any:
 
 all_steps = tuple({t: step} for step in range(1, 17))
 counted_nodes = as_counted(t, {step: len(chosen_nodes(step, 16)) for step in range(1, 17)})
+most_literally = Integer(max(len(chosen_nodes(step, 16, literal=True)) for step in range(1, 17)))
 at("alg1.node", "Algorithm 1, line 14, with lines 11 to 17", "Number of nodes in the sum TREE(t)")(
-    Identity(
-        in_node,
-        Integer(max(len(chosen_nodes(step, 16, literal=True)) for step in range(1, 17))),
-        counted_nodes,
-        instances=all_steps,
-    ),
+    Identity(in_node, most_literally, counted_nodes, instances=all_steps),
     "NODE executed for all t of a tree with 16 leaves: as printed no interval is ever chosen, because k' is k plus a "
     "power of two and line 14 asks for k' <= k. Derived: with k' <= t there, and i from 0, intervals that cover 1 to "
     "t.",
@@ -158,12 +150,11 @@ at("alg2.first", "Algorithm 2, lines 2, 11 and 13, with Algorithm 1", "Number of
 
 needed_scale = log(2 * d) / (2 * log(2))
 constant = SYMBOLS.symbol("C", "an absolute constant", domain=FROM_ONE)
+printed_scale = constant * log(d) / (2 * log(2))
 example = {constant: 100, d: 1}
 squared_scale = SYMBOLS.symbol("zeta^2", "squared scale", latex="\\zeta^2")
 at("lemma2.4.norm", "Lemma 2.4, last line", "A sum of norm-sub-Gaussian vectors")(
-    Inequality(
-        needed_scale, constant * log(d) / (2 * log(2)), {constant: (1, 1e3)}, example=example, subject=squared_scale
-    ),
+    Inequality(needed_scale, printed_scale, {constant: (1, 1e3)}, example=example, subject=squared_scale),
     "The lemma bounds the tail at t by min(1, 2 d exp(-x)), x = t^2/(c^2 V), with V the sum of the squared scales. In "
     "units of c^2 V, 2 exp(-x/(2 zeta^2)) is above that where it is at the kink x = log(2 d).",
     (
@@ -177,19 +168,18 @@ exponent = SYMBOLS.symbol("E", "exponent of the tail bound")
 tail = SYMBOLS.symbol("t", "where the tail begins", latex="t")
 variance = SYMBOLS.symbol("V", "norm of the summed variances")
 largest = SYMBOLS.symbol("L", "bound of each matrix")
-tilt = tail / (variance + largest * tail / 3)
+spread = variance + largest * tail / 3
+tilt = tail / spread
 chernoff = -tilt * tail + variance * tilt**2 / (2 * (1 - largest * tilt / 3))
 at("thm2.5.exponent", "Theorem 2.5", "Exponent of the matrix Bernstein inequality")(
-    Identity(
-        exponent, tail**2 / (variance + largest * tail / 3), chernoff, example={tail: 40, variance: 400, largest: 1}
-    ),
+    Identity(exponent, tail**2 / spread, chernoff, example={tail: 40, variance: 400, largest: 1}),
     "Chernoff's bound: -theta t + theta^2 V/(2 (1 - L theta/3)) at theta = t/(V + L t/3); the printed exponent is "
     "-(-t^2)/(...).",
     (
         Severity.CONSTANT,
         "The exponent should be -(t^2/2)/(sigma^2 + L t/3): as printed it is positive, and the bound grows with t; "
         "with the sign alone it is still violated (400 signs, t = 40: 0.0510 > 0.0208).",
-        -(tail**2) / 2 / (variance + largest * tail / 3),
+        -(tail**2) / 2 / spread,
     ),
 )
 

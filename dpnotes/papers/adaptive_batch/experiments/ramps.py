@@ -55,11 +55,6 @@ class Ramps:
         return [hard_instance(accuracy, self.dim, amplitude) for accuracy, amplitude in pairs]
 
     @property
-    def frequency(self) -> Tensor:
-        """k, `(runs,)`."""
-        return 4 * self.accuracy / self.amplitude
-
-    @property
     def hessian_lipschitz(self) -> Tensor:
         """rho, `(runs,)`."""
         found = [landscape.constants["hessian_lipschitz"].value for landscape, _ in self._instances]
@@ -75,7 +70,7 @@ class Ramps:
         """The factors before and after the sine or tanh of each coordinate, `(runs, dim)`."""
         before = torch.ones(len(self.accuracy), self.dim, dtype=torch.float64)
         after = before.clone()
-        before[:, 0], after[:, 0] = self.frequency, -4 * self.accuracy
+        before[:, 0], after[:, 0] = 4 * self.accuracy / self.amplitude, -4 * self.accuracy  # k, and -B k
         after[:, 1] = -2 * self.accuracy.sqrt()
         return before, after
 

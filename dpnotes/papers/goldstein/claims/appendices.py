@@ -3,6 +3,7 @@
 from sympy import Integer, diff, exp, sqrt
 
 from dpnotes.papers.goldstein import calculators as calculate
+from dpnotes.papers.goldstein.claims.terms import *
 from dpnotes.papers.goldstein.notation import *
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
@@ -58,14 +59,9 @@ at("factB.2.ii", "Fact B.2 (ii)", "Error of Lasry-Lions smoothing")(
         L**2 * lam,
     ),
 )
+outer = envelope.xreplace({inner: 2 * lam, y: x})
 at("factB.2.iii", "Fact B.2 (iii)", "Minimisers of Lasry-Lions smoothing")(
-    Inequality(
-        envelope.xreplace({inner: 2 * lam, y: x}),
-        hy,
-        {hy: (0.01, 10), x: (0.01, 10), R: (0.01, 10)},
-        where={z: x + R},
-        subject=value_inside,
-    ),
+    Inequality(outer, hy, {hy: (0.01, 10), x: (0.01, 10), R: (0.01, 10)}, where={z: x + R}, subject=value_inside),
     "y = x shows that the smoothed function is at most h, z = x that it is at least M_2lambda(h). Both have the "
     "minimum of h, and the envelope has it at no other points.",
 )
@@ -91,32 +87,23 @@ at("lemmaB.3.distance", "Proof of Lemma B.3", "Distance to the maximiser")(
         Inequality(u * lam * beta, lam * beta, {beta: (0.01, 10)}),
     ),
 )
+reduced = (sqrt(L * start * smoothness) * root / (n * epsilon)) ** (2 * third)
+warm = R**third * L ** (2 * third) * smoothness**third * d ** (2 * third) / (n * epsilon)
+noise = L * root / (n * epsilon)
+from_warm = {"warm start": L * R * d / (n * epsilon) / start}
 at("propB.4", "Proposition B.4", "Gradient norm from a warm start")(
-    Rate(
-        norm,
-        R**third * L ** (2 * third) * smoothness**third * d ** (2 * third) / (n * epsilon) + L * root / (n * epsilon),
-        {
-            "variance reduction": (sqrt(L * start * smoothness) * root / (n * epsilon)) ** (2 * third),
-            "noise": L * root / (n * epsilon),
-        },
-        (start,),
-        {"warm start": L * R * d / (n * epsilon) / start},
-        tilde=True,
-    ),
+    Rate(norm, warm + noise, {"variance reduction": reduced, "noise": noise}, (start,), from_warm, tilde=True),
     "Private variance reduction from a point of excess loss Delta, (sqrt(L0 Delta L1 d)/(n epsilon))^(2/3) + L0 "
     "sqrt(d)/(n epsilon), where an exponential mechanism finds Delta = L0 R d/(n epsilon); both up to logarithms.",
 )
 
 n_b5 = R**third * L * d ** (2 * third) / (epsilon * alpha**third * beta)
-lasry_lions = {
-    "warm start": R**third * L ** (2 * third) * (1 / lam) ** third * d ** (2 * third) / (n * epsilon) / beta,
-    "noise": L * root / (n * epsilon) / beta,
-    "radius": 3 * lam * L / alpha,
-}
-below_l = {"beta <= L": beta / L}
-far = {"R >= alpha/sqrt(d)": alpha / (R * root)}
+errors = {"warm start": warm.xreplace({smoothness: 1 / lam}), "noise": noise}
+within = {"radius": 3 * lam * L / alpha}
+lasry_lions = {**over(errors, beta), **within}
+far = {"beta <= L": beta / L, "R >= alpha/sqrt(d)": alpha / (R * root)}
 at("thmB.5.rate", "Theorem B.5", "Sample size with Lasry-Lions smoothing")(
-    Rate(n, n_b5 * L**third, {"n": n}, (n, lam), lasry_lions, {**below_l, **far}, order="Omega", tilde=True),
+    Rate(n, n_b5 * L**third, {"n": n}, (n, lam), lasry_lions, far, order="Omega", tilde=True),
     "Proposition B.4 with L0 = L and L1 = 1/lambda at most beta, and 3 lambda L at most alpha; for R >= "
     "alpha/sqrt(d), since x_0 within alpha of a minimiser is stationary.",
     (
@@ -138,13 +125,7 @@ at("thmB.5.start", "Appendix B.2, above Theorem B.5", "Distance to minimisers af
     ),
 )
 at("thmB.5.lambda", "Appendix B.2, above Theorem B.5", "Smoothing parameter")(
-    Choice(
-        {lam: alpha / (3 * L), n: n_b5},
-        {name: lasry_lions[name] * beta for name in ("warm start", "noise")},
-        beta,
-        {"radius": lasry_lions["radius"]},
-        {**below_l, **far},
-    ),
+    Choice({lam: alpha / (3 * L), n: n_b5}, errors, beta, within, far),
     "Proposition B.4 at the corrected n.",
 )
 at("thmC.2", "Theorem C.2", "Concentration of vectors")(

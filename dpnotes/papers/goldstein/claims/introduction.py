@@ -3,7 +3,7 @@
 from sympy import Expr, Integer, Rational, sqrt
 
 from dpnotes.papers.goldstein import calculators as calculate
-from dpnotes.papers.goldstein.claims.terms import DIRECTIONS, MULTI_PASS, PRIOR, REGIME, SINGLE_PASS
+from dpnotes.papers.goldstein.claims.terms import *
 from dpnotes.papers.goldstein.notation import *
 from dpnotes.theory.rates import Rate
 from dpnotes.theory.statements import Identity

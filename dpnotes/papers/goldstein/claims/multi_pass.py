@@ -15,16 +15,7 @@ from dpnotes.papers.goldstein.claims.single_pass import (
     sigma_lemma,
     stated_tree,
 )
-from dpnotes.papers.goldstein.claims.terms import (
-    MOVE,
-    MULTI_PASS,
-    NOISE,
-    PERIOD,
-    PERIOD_PRINTED,
-    REGIME,
-    SAMPLES,
-    SINGLE_PASS,
-)
+from dpnotes.papers.goldstein.claims.terms import *
 from dpnotes.papers.goldstein.notation import *
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
@@ -90,26 +81,18 @@ at("thm4.1.period", "Theorem 4.1", "Period of many passes, once D and T have the
         multi_parameters(least, Phi / (D * beta), m41, {}),
     ),
 )
+in_units = {
+    name: term.xreplace(sigmas).xreplace({period: PERIOD}).xreplace({T: steps}).xreplace({D: move})
+    for name, term in multi_terms.items()
+}
+accuracy = beta + L * d ** Rational(3, 4) * sqrt(Phi) / (n * epsilon * sqrt(alpha * beta))
 at("thm4.1.accuracy", "Section 7.2, proof of Theorem 4.1", "Accuracy of many passes")(
-    Rate(
-        norm,
-        beta + L * d ** Rational(3, 4) * sqrt(Phi) / (n * epsilon * sqrt(alpha * beta)),
-        {
-            name: term.xreplace(sigmas).xreplace({period: PERIOD}).xreplace({T: steps}).xreplace({D: move})
-            for name, term in multi_terms.items()
-        },
-        logs=(ell,),
-    ),
+    Rate(norm, accuracy, in_units, logs=(ell,)),
     "The terms of the proof at D and T in the right units.",
 )
+noises = {name: multi_terms[name].xreplace(sigmas) for name in ("noise of the reset", "noise of increments")}
 at("thm4.1.G0", "Section 7.2, proof of Theorem 4.1", "Error of the oracle of many passes")(
-    Rate(
-        G0,
-        L * sqrt(D * T) * d ** Rational(3, 4) / (n * epsilon * sqrt(alpha)),
-        {name: multi_terms[name].xreplace(sigmas) for name in ("noise of the reset", "noise of increments")},
-        (period,),
-        logs=(ell,),
-    ),
+    Rate(G0, L * sqrt(D * T) * d ** Rational(3, 4) / (n * epsilon * sqrt(alpha)), noises, (period,), logs=(ell,)),
     "Lemma 4.4's noise, at the best period.",
 )
 at("remark4.2", "Remark 4.2", "Sample size of many passes for the population")(
@@ -118,35 +101,27 @@ at("remark4.2", "Remark 4.2", "Sample size of many passes for the population")(
     "gradients see own.generalisation).",
     premises=("prop5.1",),
 )
+of_resets = {"composition": sqrt(T / period) * (L / n) / sigma1 * sqrt(ell) / epsilon}
 at("lemma4.3.sigma1", "Lemma 4.3", "Noise of resets")(
-    Rate(
-        sigma1,
-        sigmas[sigma1],
-        {"sigma_1": sigma1},
-        (sigma1,),
-        {"composition": sqrt(T / period) * (L / n) / sigma1 * sqrt(ell) / epsilon},
-    ),
+    Rate(sigma1, sigmas[sigma1], {"sigma_1": sigma1}, (sigma1,), of_resets),
     "T/Sigma Gaussian releases of sensitivity L/n: sqrt(T/Sigma) (L/n)/sigma_1 is their joint ratio, at most "
     "epsilon/sqrt(ln(1/delta)).",
 )
+of_increments = {"composition": sqrt(T) * (root * L / alpha * 2 * D / n) / sigma2 * sqrt(ell) / epsilon}
 at("lemma4.3.sigma2", "Lemma 4.3", "Noise of increments")(
-    Rate(
-        sigma2,
-        sigmas[sigma2],
-        {"sigma_2": sigma2},
-        (sigma2,),
-        {"composition": sqrt(T) * (root * L / alpha * 2 * D / n) / sigma2 * sqrt(ell) / epsilon},
-    ),
+    Rate(sigma2, sigmas[sigma2], {"sigma_2": sigma2}, (sigma2,), of_increments),
     "T Gaussian releases of sensitivity L sqrt(d) D/(alpha n).",
 )
 
-resets = T / period
+resets, ln = T / period, log(1 / delta)
+by_zcdp = sqrt(2 * resets) * L / n / (sqrt(ln + epsilon) - sqrt(ln))
+large_loss = {T: 1, period: 1, L: 1, n: 1, epsilon: 1000, delta: 1e-6, c: 10}
 at("lemma4.3.epsilon", "Lemma 4.3, and Theorem 4.1", "Noise of resets for a large privacy loss")(
     Inequality(
         sqrt(resets) * 2 * L / n / sqrt(2 * epsilon),
-        c * L * sqrt(T * log(1 / delta) / period) / (n * epsilon),
+        c * L * sqrt(T * ln / period) / (n * epsilon),
         {epsilon: (1, 1e6), c: (1, 100), n: (1, 1e6), T: (1, 1e6), period: (1, 1e6)},
-        example={T: 1, period: 1, L: 1, n: 1, epsilon: 1000, delta: 1e-6, c: 10},
+        example=large_loss,
         subject=sigma1,
     ),
     "T/Sigma Gaussian releases of sensitivity 2L/n have the ratio mu = sqrt(T/Sigma) (2L/n)/sigma_1; as in "
@@ -156,11 +131,7 @@ at("lemma4.3.epsilon", "Lemma 4.3, and Theorem 4.1", "Noise of resets for a larg
         "No constant serves for every epsilon > 0, which Theorem 4.1 allows: with the constant 10 and T/Sigma = 1, "
         "delta is 1.0 at epsilon = 1,000. Assume epsilon <= log(1/delta), or take sqrt(T/Sigma) (2L/n) (sqrt(l + "
         "epsilon) + sqrt(l))/(epsilon sqrt 2) with l = ln(1/delta), which always suffices.",
-        Identity(
-            sigma1,
-            sqrt(2 * resets) * L / n * (sqrt(log(1 / delta) + epsilon) + sqrt(log(1 / delta))) / epsilon,
-            sqrt(2 * resets) * L / n / (sqrt(log(1 / delta) + epsilon) - sqrt(log(1 / delta))),  # by zCDP
-        ),
+        Identity(sigma1, sqrt(2 * resets) * L / n * (sqrt(ln + epsilon) + sqrt(ln)) / epsilon, by_zcdp),
     ),
 )
 
@@ -169,14 +140,11 @@ multi_sensitivity = {
     "sensitivity to directions of increments": sqrt(d / m) * alpha * n / D,
 }
 multi_noise = sigma1 * root + sigma2 * sqrt(d * period)
+few_directions = {period: PERIOD, **sigmas, m: m41}
+of_directions = {"directions": L * d * sqrt(period / (m * n))}
+whole_steps = {"Sigma >= 1": D * root / alpha, "n >= 1": 1 / n}
 at("lemma4.3.m", "Lemma 4.3 and Theorem 4.1", "Directions for privacy of many passes")(
-    Choice(
-        {period: PERIOD, **sigmas, m: m41},
-        {"noise": multi_noise, "directions": L * d * sqrt(period / (m * n))},
-        multi_noise,
-        multi_sensitivity,
-        {"Sigma >= 1": D * root / alpha, "n >= 1": 1 / n},
-    ),
+    Choice(few_directions, {"noise": multi_noise, **of_directions}, multi_noise, multi_sensitivity, whole_steps),
     "Lemma 3.4 with B = n, to which the text refers: the errors L d/sqrt(m) of the directions must not exceed the "
     "sensitivities L/n and L sqrt(d) D/(alpha n) for which the noise is made.",
     (
@@ -194,7 +162,7 @@ at("lemma4.3.m", "Lemma 4.3 and Theorem 4.1", "Directions for privacy of many pa
     calculation=calculate.MULTI_PASS_PARAMETERS,
 )
 at("lemma4.4.m", "Section 7.2, proof of Theorem 4.1", "Directions for accuracy of many passes")(
-    Choice({period: PERIOD, **sigmas, m: m41}, {"directions": L * d * sqrt(period / (m * n))}, multi_noise),
+    Choice(few_directions, of_directions, multi_noise),
     "The first term of Lemma 4.4 against the other two, which is what this m is for.",
 )
 
@@ -214,10 +182,10 @@ at("lemma4.4.moment", "Lemma 4.4, second bound", "Second moment of the oracle of
 )
 
 # ---------------------------------------------------------------- Sections 5 and 6
-stated = L * sqrt(d * ell_net / n)
-net = {"Hoeffding on the net": L * sqrt(d * ell_net / n), "between net points": root * L / alpha * radius}
+deviation = L * sqrt(d * ell_net / n)
+net = {"Hoeffding on the net": deviation, "between net points": root * L / alpha * radius}
 at("prop5.1", "Proposition 5.1, and eq. (15)", "From the empirical to the population objective")(
-    Rate(gap, stated, {"a flat cell": L / 2}, regime={"n >= d": d / n}, logs=(ell_net,)),
+    Rate(gap, deviation, {"a flat cell": L / 2}, regime={"n >= d": d / n}, logs=(ell_net,)),
     "One dimension, L = 1: the slope of a sample's loss on each of N cells of the line is 1 with probability 3/4, "
     "else -1, independently. The population has slope 1/2 everywhere; with N large, some cell within alpha has an "
     "empirical slope of at most 0, so that the empirical Goldstein norm is 0, for every n.",
@@ -228,7 +196,7 @@ at("prop5.1", "Proposition 5.1, and eq. (15)", "From the empirical to the popula
         "sqrt(d)/alpha)-Lipschitz gradients; for them the same bound follows from a net of X + B_alpha and "
         "Hoeffding's inequality for vectors. Theorem 4.1's proof bounds the smoothed norm, so that Remark 4.2 stands; "
         "that every empirical Goldstein point generalises does not.",
-        Rate(gap_smooth, stated, net, (radius,), regime={"n >= d": d / n}),
+        Rate(gap_smooth, deviation, net, (radius,), regime={"n >= d": d / n}),
     ),
 )
 at("sec5.size", "Section 5, below Proposition 5.1", "Samples for generalisation")(
@@ -248,17 +216,18 @@ at("thm6.1.rate", "Theorem 6.1", "Sample size with gradients")(
 )
 
 m_first = B2**2 * alpha**2 / (D**2 * d)
+with_gradients = {
+    "descent": Phi / (D * T),
+    "regret": L / sqrt(M),
+    "reset": errors["reset"],
+    "increments": errors["increments"],
+    "directions of increments": L * sqrt(period / (m * B2)),
+    **NOISE,
+}
 at("thm6.1.parameters", "Theorem 6.1", "Parameters with gradients")(
     Choice(
         {T: n, D: MOVE, period: PERIOD_PRINTED, B1: period, B2: Integer(1), M: alpha / (4 * D), m: m_first},
-        {
-            "descent": Phi / (D * T),
-            "regret": L / sqrt(M),
-            "reset": errors["reset"],
-            "increments": errors["increments"],
-            "directions of increments": L * sqrt(period / (m * B2)),
-            **NOISE,
-        },
+        with_gradients,
         accuracies["sampling"] + accuracies["privacy"],
         {**SAMPLES, "M >= 1": 1 / M, "privacy": L / sqrt(m) / (L * root * D / (alpha * B2))},
         enough_samples,
@@ -295,15 +264,12 @@ at("lemma6.3.reset", "Lemma 6.3, first case", "Sensitivity of a reset with gradi
         2 * L / B1,
     ),
 )
+one_increment = {
+    "smoothed gradients": 2 * (root * L / alpha) * 2 * D / B2,
+    "directions of all samples": 4 * B2 * (L * sqrt(ell_union / m)) / B2,
+}
 at("lemma6.3.increments", "Lemma 6.3, second case", "Sensitivity of an increment with gradients")(
-    Rate(
-        sensitivity,
-        L * root * D / (alpha * B2) + L * sqrt(ell_union) / sqrt(m),
-        {
-            "smoothed gradients": 2 * (root * L / alpha) * 2 * D / B2,
-            "directions of all samples": 4 * B2 * (L * sqrt(ell_union / m)) / B2,
-        },
-    ),
+    Rate(sensitivity, L * root * D / (alpha * B2) + L * sqrt(ell_union) / sqrt(m), one_increment),
     "The paper's proof: smoothed gradients are (L sqrt(d)/alpha)-Lipschitz, and a gradient has norm L.",
 )
 at("lemma6.4.m", "Lemma 6.4, and Theorem 6.1", "Directions for privacy with gradients")(

@@ -3,10 +3,13 @@
 Each has a short proof in docs/derivations/goldstein.md, under the same name, and a check here that could refute it.
 """
 
-from sympy import Expr, Integer, Min, Rational, gamma, pi, sqrt
+from typing import Any
+
+from sympy import Expr, Integer, Min, Rational, Symbol, gamma, pi, sqrt
 
 from dpnotes.papers.goldstein import calculators as calculate
-from dpnotes.papers.goldstein.claims.terms import BOUND, COUNTS, MOVES, PERIOD, REGIME, SAMPLES, SINGLE_PASS, over
+from dpnotes.papers.goldstein.claims.multi_pass import deviation, net
+from dpnotes.papers.goldstein.claims.terms import *
 from dpnotes.papers.goldstein.notation import *
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Crossover, Rate
@@ -15,15 +18,14 @@ from dpnotes.theory.statements import Identity, Optimum
 at, CLAIMS = PAPER.section()
 
 
+def fewest(value: Expr, tuned: tuple[Symbol, ...], constraints: Named, regime: Named = REGIME, **more: Any) -> Rate:
+    """Return the rate of the least of the first tuned symbol."""
+    return Rate(tuned[0], value, {tuned[0].name: tuned[0]}, tuned, constraints, regime, **more)
+
+
 # ---------------------------------------------------------------- parameters of Theorem 3.1
-chosen = {
-    D: Min(alpha * beta**2 / (L**2 * root), alpha * epsilon * beta / (L * d)),
-    T: Phi / (D * beta),
-    period: PERIOD,
-    B1: period,
-    B2: Integer(1),
-    n: T,
-}
+longest = Min(alpha * beta**2 / (L**2 * root), alpha * epsilon * beta / (L * d))
+chosen = {D: longest, T: Phi / (D * beta), period: PERIOD, B1: period, B2: Integer(1), n: T}
 at.own("parameters", "Two terms suffice for the move, one for the period")(
     Choice(chosen, BOUND, beta, {**SAMPLES, **COUNTS}, REGIME),
     "Theorem 3.1 prints four terms for D and two for Sigma.",
@@ -45,14 +47,8 @@ at.own("superfluous.period", "The reset's noise is that of increments")(
 )
 
 sampling = Phi * L**2 * root / (alpha * beta**3)  # of Theorem 3.1
-fewer = {
-    D: alpha * beta**2 / L**2,
-    T: Phi / (D * beta),
-    B1: L**2 / beta**2,
-    B2: root,
-    period: L**2 / (beta**2 * root),
-    n: sampling,
-}
+in_batches = {B1: L**2 / beta**2, B2: root, period: L**2 / (beta**2 * root), n: sampling}
+fewer = {D: alpha * beta**2 / L**2, T: Phi / (D * beta), **in_batches}
 non_private = {"epsilon >= sqrt(d) beta/L": root * beta / (L * epsilon)}
 at.own("steps", "The same sample size with sqrt(d) times fewer steps")(
     Choice(fewer, BOUND, beta, {**SAMPLES, **COUNTS}, {**REGIME, **non_private, "Sigma >= 1": beta**2 * root / L**2}),
@@ -89,24 +85,14 @@ plain: dict[str, Expr] = {"descent": Phi / (D * T), "regret": L * sqrt(D / alpha
 block_range = {"M >= 1": D / alpha}
 multi = {**over(plain, beta), **block_range, "composition": L * sqrt(T * ell) / (sigma * n * epsilon)}
 at.own("plain_multi", "Many passes without variance reduction")(
-    Rate(n, plain_multi, {"n": n}, (n, D, T, sigma), multi, REGIME, logs=(ell,), order="Omega"),
+    fewest(plain_multi, (n, D, T, sigma), multi, logs=(ell,), order="Omega"),
     "A full batch of gradients, one a sample, at random points of the ball, with Gaussian noise at every step: the "
     "conditionally unbiased conversion, and T Gaussian releases of sensitivity 2L/n.",
     calculation=calculate.PLAIN_MULTI_PASS,
 )
+whole_batch = {D: alpha * beta**2 / L**2, T: Phi * L**2 / (alpha * beta**3), sigma: L * sqrt(T * ell) / (n * epsilon)}
 at.own("plain_multi.parameters", "Parameters of many plain passes")(
-    Choice(
-        {
-            n: plain_multi * sqrt(ell),
-            D: alpha * beta**2 / L**2,
-            T: Phi * L**2 / (alpha * beta**3),
-            sigma: L * sqrt(T * ell) / (n * epsilon),
-        },
-        plain,
-        beta,
-        block_range,
-        REGIME,
-    ),
+    Choice({n: plain_multi * sqrt(ell), **whole_batch}, plain, beta, block_range, REGIME),
     "The same terms; d sigma^2 is then at most L^2.",
 )
 
@@ -117,24 +103,11 @@ at.own("plain_multi.smooth", "Many plain passes on a smooth loss")(
 )
 
 plain_single = Phi * L**2 * root / (epsilon * alpha * beta**3)
-single = {
-    **over(plain, beta),
-    **block_range,
-    "privacy": L * sqrt(ell) / (sigma * B * epsilon),
-    "samples": T * B / n,
-    "B >= 1": 1 / B,
-}
+fresh_batches = {"privacy": L * sqrt(ell) / (sigma * B * epsilon), "samples": T * B / n, "B >= 1": 1 / B}
+single = {**over(plain, beta), **block_range, **fresh_batches}
+without_privacy = Phi * L**2 / (alpha * beta**3)
 at.own("plain_single", "One pass without variance reduction")(
-    Rate(
-        n,
-        Phi * L**2 / (alpha * beta**3) + plain_single,
-        {"n": n},
-        (n, D, T, sigma, B),
-        single,
-        REGIME,
-        logs=(ell,),
-        order="Omega",
-    ),
+    fewest(without_privacy + plain_single, (n, D, T, sigma, B), single, logs=(ell,), order="Omega"),
     "Fresh batches of B gradients, with Gaussian noise for sensitivity 2L/B: without privacy no dimension.",
     calculation=calculate.PLAIN_SINGLE_PASS,
 )
@@ -145,25 +118,17 @@ at.own("norm", "An estimate has norm sqrt(d) L, not d L")(
     "The second moment of one two-point estimate of a linear loss, against d^2 times the Poincare inequality on the "
     "sphere, L^2/(d - 1), for every L-Lipschitz loss.",
 )
+one_reset = {"smoothed gradients": 2 * L / B1, "directions of one sample": 2 * (root * L) * sqrt(ell_union / m) / B1}
 at.own("coupled", "Sensitivity of a reset with shared directions")(
-    Rate(
-        sensitivity,
-        L / B1 + L * sqrt(d * ell_union / m) / B1,
-        {"smoothed gradients": 2 * L / B1, "directions of one sample": 2 * (root * L) * sqrt(ell_union / m) / B1},
-    ),
+    Rate(sensitivity, L / B1 + L * sqrt(d * ell_union / m) / B1, one_reset),
     "Neighbours that share the directions of all common samples differ in one sample's estimate only.",
 )
+one_increment = {
+    "smoothed gradients": 2 * (root * L / alpha) * 2 * D / B2,
+    "directions of one sample": 2 * (d / (2 * alpha) * 2 * L * 2 * D) * sqrt(ell_union / m) / B2,
+}
 at.own("common", "Sensitivity of an increment with the same directions at both points")(
-    Rate(
-        sensitivity,
-        L * root * D / (alpha * B2),
-        {
-            "smoothed gradients": 2 * (root * L / alpha) * 2 * D / B2,
-            "directions of one sample": 2 * (d / (2 * alpha) * 2 * L * 2 * D) * sqrt(ell_union / m) / B2,
-        },
-        (m,),
-        {"m <= d ell": m / (d * ell_union)},
-    ),
+    Rate(sensitivity, L * root * D / (alpha * B2), one_increment, (m,), {"m <= d ell": m / (d * ell_union)}),
     "One direction's increment has norm at most 2 d L D/alpha always; m = d ell directions.",
 )
 at.own("clipping", "Directions after which clipping changes nothing")(
@@ -172,104 +137,55 @@ at.own("clipping", "Directions after which clipping changes nothing")(
     "does nothing but with a small probability. The guarantee can then be zCDP.",
 )
 
-chosen = {
-    D: Min(alpha * beta**2 / (L**2 * root), alpha * epsilon * beta / (L * d)),
-    T: Phi / (D * beta),
-    period: PERIOD,
-    B1: period,
-    B2: Integer(1),
-    n: T,
-    m: d,
-}
-
 
 def accounting(at_reset: Expr, at_increment: Expr) -> dict[str, Expr]:
     """Return Theorem 3.1's terms plus those of one sample's directions, divided by the minibatch size everywhere."""
-    return {
-        **SINGLE_PASS,
-        **over(
-            {
-                "directions at a reset": at_reset / sqrt(B1),
-                "directions of increments": at_increment * sqrt(period / B2),
-                "noise for directions at a reset": root / epsilon * at_reset / B1,
-                "noise for directions of increments": root / epsilon * at_increment / B2,
-            },
-            beta,
-        ),
+    directions = {
+        "directions at a reset": at_reset / sqrt(B1),
+        "directions of increments": at_increment * sqrt(period / B2),
+        "noise for directions at a reset": root / epsilon * at_reset / B1,
+        "noise for directions of increments": root / epsilon * at_increment / B2,
     }
+    return {**SINGLE_PASS, **over(directions, beta)}
 
 
 common = accounting(L * sqrt(d / m), d * L * D / alpha / sqrt(m))
 added = {name: term * beta for name, term in common.items() if "directions" in name}
 at.own("directions", "As many directions as dimensions suffice")(
-    Choice(chosen, {**BOUND, **added}, beta, {**SAMPLES, **COUNTS}, REGIME),
+    Choice({**chosen, m: d}, {**BOUND, **added}, beta, {**SAMPLES, **COUNTS}, REGIME),
     "The simplified parameters of Theorem 3.1 with m = d shared directions, against d^2 Sigma^2 in the paper.",
 )
 
 privacy = Phi * L * d / (epsilon * alpha * beta**2)
 tuned = (n, D, T, period, B1, B2)
-from_one, from_d = {"m >= 1": 1 / m}, {"m >= d": d / m}
 at.own("directions.samples", "Samples against directions, the same at both points")(
-    Rate(
-        n,
-        sampling * (1 + d / m) + privacy * (1 + sqrt(d / m)),
-        {"n": n},
-        tuned,
-        common,
-        {**REGIME, **from_one},
-        order="Omega",
+    fewest(
+        sampling * (1 + d / m) + privacy * (1 + sqrt(d / m)), tuned, common, {**REGIME, "m >= 1": 1 / m}, order="Omega"
     ),
     "All terms, minimised with m kept: nothing is gained beyond m = d.",
 )
+fewest_calls = root**3 * Phi * L**2 / (alpha * beta**3) + Phi * L * root**3 / (epsilon * alpha * beta**2)
 at.own("directions.calls", "Fewest oracle calls")(
-    Rate(
-        calls,
-        root**3 * Phi * L**2 / (alpha * beta**3) + Phi * L * root**3 / (epsilon * alpha * beta**2),
-        {"calls": n * m},
-        (*tuned, m),
-        {**common, "m >= 1": 1 / m},
-        REGIME,
-    ),
+    Rate(calls, fewest_calls, {"calls": n * m}, (*tuned, m), {**common, "m >= 1": 1 / m}, REGIME),
     "n m with the same directions at both points; m is tuned, too.",
 )
 
 independent = accounting(L * sqrt(d / m), L * sqrt(d / m))
+separately = without_privacy * sqrt(d / m) * (L**2 / beta**2 + L * root / (epsilon * beta))
 at.own("independent", "Samples against directions, independent at both points")(
-    Rate(
-        n,
-        Phi * L**2 / (alpha * beta**3) * sqrt(d / m) * (L**2 / beta**2 + L * root / (epsilon * beta))
-        + sampling
-        + privacy,
-        {"n": n},
-        tuned,
-        independent,
-        {**REGIME, **from_d},
-        order="Omega",
-    ),
+    fewest(separately + sampling + privacy, tuned, independent, {**REGIME, "m >= d": d / m}, order="Omega"),
     "All terms with the sharp norm and shared directions of common samples, minimised with m >= d kept.",
 )
 
-printed = {
-    **SINGLE_PASS,
-    **over(
-        {
-            "directions at a reset": L * d / sqrt(m * B1),
-            "directions of increments": L * d * sqrt(period / (m * B2)),
-            "noise for directions": root / epsilon * L * d / sqrt(m),
-        },
-        beta,
-    ),
+directions = {
+    "directions at a reset": L * d / sqrt(m * B1),
+    "directions of increments": L * d * sqrt(period / (m * B2)),
+    "noise for directions": root / epsilon * L * d / sqrt(m),
 }
-fixed = {name: term.xreplace({n: sampling}) for name, term in printed.items()}
+fixed = {name: term.xreplace({n: sampling}) for name, term in {**SINGLE_PASS, **over(directions, beta)}.items()}
+least_directions = d * L**4 / beta**4 + d**2 + L**2 * d**3 / (epsilon**2 * beta**2)
 at.own("printed_directions", "Directions that the printed analysis needs")(
-    Rate(
-        m,
-        d * L**4 / beta**4 + d**2 + L**2 * d**3 / (epsilon**2 * beta**2),
-        {"m": m},
-        (m, D, T, period, B1, B2),
-        fixed,
-        {**REGIME, **non_private},
-    ),
+    fewest(least_directions, (m, D, T, period, B1, B2), fixed, {**REGIME, **non_private}),
     "Theorem 3.1's n where privacy is free, with Lemmas 3.4 and 3.6 as printed: the least m over all batches; the "
     "theorem's own m is L^4 d^2/beta^4.",
 )
@@ -300,12 +216,7 @@ at.own("smoothing_smoothness", "Sharp smoothness after smoothing")(
     "Two balls that are moved apart by h differ by at most 2 h V_{d-1} alpha^{d-1}; L|x_1| at 0 attains it.",
 )
 at.own("generalisation", "Smoothed gradients generalise")(
-    Rate(
-        gap_smooth,
-        L * sqrt(d * ell_net / n),
-        {"Hoeffding on the net": L * sqrt(d * ell_net / n), "between net points": root * L / alpha * radius},
-        (radius,),
-    ),
+    Rate(gap_smooth, deviation, net, (radius,)),
     "A net of X + B_alpha with (R/r)^d points, at each of which n bounded vectors concentrate without a dimension.",
 )
 

@@ -59,13 +59,9 @@ at("fact2.3.iv", "Fact 2.3 (iv)", "Mean of the two-point estimator")(
     Identity(mean, d * second_moment, Integer(1), {second_moment: 1 / d}),
     "A linear loss of unit slope; the squares of the d coordinates of a point of the sphere sum to 1.",
 )
+distance = SYMBOLS.symbol("distance", "how far from x gradients of h are taken", LENGTH)
 at("lemma2.4", "Lemma 2.4", "From the smoothed loss to the loss")(
-    Inequality(
-        u * alpha + v * alpha,
-        2 * alpha,
-        {alpha: (0.01, 10)},
-        subject=SYMBOLS.symbol("distance", "how far from x gradients of h are taken", LENGTH),
-    ),
+    Inequality(u * alpha + v * alpha, 2 * alpha, {alpha: (0.01, 10)}, subject=distance),
     "The gradient of the smoothed function at z is a mean of gradients of the function within alpha of z (h is "
     "Lipschitz, hence differentiable almost everywhere), and z is within alpha of x: a convex combination of gradients "
     "within 2 alpha of x, of the same norm.",
@@ -92,10 +88,9 @@ at("prop2.5.sigma", "Proposition 2.5", "Noise of the tree")(
 )
 
 necessary = sensitivity / sqrt(2 * epsilon)
+large_loss = {sensitivity: 1, nodes: 5, delta: 0.1, epsilon: 1000}
 at("prop2.5.epsilon", "Proposition 2.5", "Noise of the tree for a large privacy loss")(
-    Inequality(
-        necessary, tree, {**budgets, nodes: (2, 13)}, example={sensitivity: 1, nodes: 5, delta: 0.1, epsilon: 1000}
-    ),
+    Inequality(necessary, tree, {**budgets, nodes: (2, 13)}, example=large_loss),
     "The first release alone is one Gaussian of ratio mu = S/sigma. At mu = sqrt(2 epsilon) its least delta is 1/2 - "
     "e^epsilon Q(sqrt(2 epsilon)), more than 1/4 for every epsilon >= 1; so delta <= 1/4 needs more noise.",
     (
@@ -107,15 +102,9 @@ at("prop2.5.epsilon", "Proposition 2.5", "Noise of the tree for a large privacy 
         Inequality(necessary, sufficient, budgets),
     ),
 )
+printed_variance, units = d * log(2 ** (nodes - 1)) * sigma**2, {d: Integer(1), sigma: Integer(1)}
 at("prop2.5.variance", "Proposition 2.5", "Error of the tree")(
-    Ratio(
-        d * sigma**2 * (nodes),
-        d * log(2 ** (nodes - 1)) * sigma**2,
-        {nodes: (2.0, 1)},
-        "O",
-        {d: Integer(1), sigma: Integer(1)},
-        subject=second,
-    ),
+    Ratio(d * sigma**2 * (nodes), printed_variance, {nodes: (2.0, 1)}, "O", units, subject=second),
     "A step's binary expansion has at most q ones, for a period of 2^(q - 1) steps, q >= 2; each adds d sigma^2.",
 )
 
@@ -184,22 +173,17 @@ at("prop2.6", "Proposition 2.6", "Online to nonconvex")(
     (Severity.CONSTANT, saw_wording, proof_26),
     calculation=calculate.CONVERSION,
 )
-block_norm = SYMBOLS.symbol(
-    "E|mean of grad h|",
-    "mean norm of a block's mean gradient",
-    norm.unit,
-    latex="\\mathbb{E}\\|\\frac{1}{M} \\sum_m \\nabla h(z_m)\\|",
-)
+latex = "\\mathbb{E}\\|\\frac{1}{M} \\sum_m \\nabla h(z_m)\\|"
+block_norm = SYMBOLS.symbol("E|mean of grad h|", "mean norm of a block's mean gradient", norm.unit, latex=latex)
 at("eq18", "Appendix A, eq. (18)", "Mean norm of a block's gradients")(
     Inequality(sawtooth, printed_26, long_run, where=far_in, example=saw_example, subject=block_norm),
     saw_origin + "With teeth of whole blocks, 2 G0 (G0 + G1)/(2 G0 + G1) is the mean over the blocks.",
     (Severity.CONSTANT, f"As Proposition 2.6: {saw_wording}", proof_26),
 )
 signs = [first + other for first in (1, -1) for other in (1, -1)]
+largest = D * G1 * sum(abs(total) for total in signs) / Integer(len(signs))
 at("appA.fixed", "Appendix A, above and below Lemma A.1", "Comparators that depend on the iterates")(
-    Identity(
-        regret, Integer(0), D * G1 * sum(abs(total) for total in signs) / Integer(len(signs)), example={D: 1, G1: 1}
-    ),
+    Identity(regret, Integer(0), largest, example={D: 1, G1: 1}),
     "Two gradients of size G1 with random signs: the mean of the largest -<g_1 + g_2, u> over ||u|| <= D, against the "
     "largest of the means for a fixed u, which is 0.",
     (
@@ -210,10 +194,9 @@ at("appA.fixed", "Appendix A, above and below Lemma A.1", "Comparators that depe
         D * G1,
     ),
 )
+from_0 = D**2 / (2 * eta) + eta * M * G1**2 / 2
 at("lemmaA.1", "Appendix A, Lemma A.1", "Regret of a block that starts at 0")(
-    Inequality(
-        D**2 / (2 * eta) + eta * M * G1**2 / 2, 3 * half * D * G1 * sqrt(M), {M: (1, 1e3), G1: (0.1, 10)}, where=by_eta
-    ),
+    Inequality(from_0, 3 * half * D * G1 * sqrt(M), {M: (1, 1e3), G1: (0.1, 10)}, where=by_eta),
     "Projected gradient descent from Delta_1 = 0: ||Delta_1 - u||^2/(2 eta) + eta/2 sum ||g||^2 with ||u|| <= D.",
 )
 at("appA.moment", "Appendix A, above Lemma A.1", "Second moment behind the regret")(

@@ -4,18 +4,7 @@ from sympy import Integer, Rational, sqrt
 
 from dpnotes.papers.goldstein import calculators as calculate
 from dpnotes.papers.goldstein.claims.introduction import n31, sample_size, single, single_origin
-from dpnotes.papers.goldstein.claims.terms import (
-    BOUND,
-    COUNTS,
-    MOVE,
-    NOISE_PER_COORDINATE,
-    PERIOD,
-    PERIOD_PRINTED,
-    REGIME,
-    SAMPLES,
-    SIGMA_PRINTED,
-    SINGLE_PASS,
-)
+from dpnotes.papers.goldstein.claims.terms import *
 from dpnotes.papers.goldstein.notation import *
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
@@ -65,19 +54,12 @@ at("thm3.1.m", "Theorem 3.1", "Directions of one pass")(
     "Lemma 3.4: the error of the directions must not exceed the sensitivities of exact smoothed gradients.",
 )
 
-final = {name: term.xreplace({B1: period, B2: Integer(1)}) for name, term in BOUND.items()}
+at_period = {B1: period, B2: Integer(1)}
+final = {name: term.xreplace(at_period) for name, term in BOUND.items()}
+oracle_error = L / sqrt(period) + L * D * sqrt(d * period) / alpha
+oracle_error = oracle_error + L * root / (period * epsilon) + L * D * d / (alpha * epsilon)
 at("thm3.1.bound", "Section 3, proof of Theorem 3.1, display below eq. (9)", "Bound before tuning")(
-    Rate(
-        norm,
-        Phi / (D * T)
-        + L * sqrt(D / alpha)
-        + L * D * sqrt(d * period) / alpha
-        + L / sqrt(period)
-        + L * root / (period * epsilon)
-        + L * D * d / (alpha * epsilon),
-        final,
-        tilde=True,
-    ),
+    Rate(norm, Phi / (D * T) + L * sqrt(D / alpha) + oracle_error, final, tilde=True),
     "Proposition 2.6 and Lemmas 3.4 and 3.6 with B1 = Sigma, B2 = 1.",
 )
 
@@ -87,36 +69,18 @@ at("thm3.1.accuracy", "Section 3, proof of Theorem 3.1", "Accuracy of one pass")
     "The bound before tuning, minimised over D, Sigma and T <= n. The third printed term is between these two.",
     calculation=calculate.SINGLE_PASS_ACCURACY,
 )
+mixed = {name: final[name] for name in ("descent", "increments", "noise of the reset")}
 at("thm3.1.accuracy.third", "Section 3, proof of Theorem 3.1", "Third term of the accuracy of one pass")(
-    Rate(
-        norm,
-        accuracies["both"],
-        {name: final[name] for name in ("descent", "increments", "noise of the reset")},
-        (D, period, T),
-        {"samples": T / n},
-        tilde=True,
-    ),
+    Rate(norm, accuracies["both"], mixed, (D, period, T), {"samples": T / n}, tilde=True),
     "Descent, the sampling of increments and the noise of resets, minimised over D, Sigma and T <= n.",
 )
+third_term = Phi * L ** Rational(3, 2) * d ** Rational(3, 4) / (sqrt(epsilon) * alpha * beta ** Rational(5, 2))
 at("thm3.1.third", "Section 3, proof of Theorem 3.1", "Third term of the sample size of one pass")(
-    Rate(
-        n,
-        Phi * L ** Rational(3, 2) * d ** Rational(3, 4) / (sqrt(epsilon) * alpha * beta ** Rational(5, 2)),
-        {"n": n},
-        (n,),
-        {"both": accuracies["both"] / beta},
-        REGIME,
-        order="Omega",
-        tilde=True,
-    ),
+    sample_size(third_term, {"both": accuracies["both"] / beta}, (n,)),
     "The third term of the accuracy at most beta, solved for n.",
 )
 at("thm3.1.mean", "Section 3, end of the proof of Theorem 3.1", "The third term is negligible")(
-    Inequality(
-        Phi * L ** Rational(3, 2) * d ** Rational(3, 4) / (sqrt(epsilon) * alpha * beta ** Rational(5, 2)),
-        n31,
-        {d: (1, 1e4), epsilon: (1e-2, 1e2), alpha: (0.01, 1), beta: (0.01, 1)},
-    ),
+    Inequality(third_term, n31, {d: (1, 1e4), epsilon: (1e-2, 1e2), alpha: (0.01, 1), beta: (0.01, 1)}),
     "The square of the third term is the product of the other two, so that it is at most half their sum.",
 )
 at("eq6", "eq. (6)", "Initial gap of the smoothed objective")(
@@ -127,13 +91,9 @@ at("eq7", "eq. (7)", "Second moment of the oracle")(
     Rate(G1, G0 + L, {"error": G0, "gradient": L}),
     "Lemma 3.6: the second bound is the first with L^2, the square of the true gradient, added.",
 )
+with_error = {"descent": Phi / (D * T), "regret": (G0 + L) / sqrt(M), "error": G0}
 at("eq8", "eq. (8)", "Bound with the oracle's error")(
-    Rate(
-        norm,
-        Phi / (D * T) + L / sqrt(M) + G0,
-        {"descent": Phi / (D * T), "regret": (G0 + L) / sqrt(M), "error": G0},
-        regime={"M >= 1": 1 / M},
-    ),
+    Rate(norm, Phi / (D * T) + L / sqrt(M) + G0, with_error, regime={"M >= 1": 1 / M}),
     "Equation (7) in equation (6).",
 )
 
@@ -144,67 +104,43 @@ sampled = {  # squared errors of Lemma 3.6, for a single sample and a single dir
     "directions of increments": period * (d * L) ** 2 / m / B2,
     "tree": d * sigma**2 * ell_sum,
 }
+with_noise = {
+    **sampled,
+    "tree": d * (L / (B1 * epsilon)) ** 2,
+    "tree, increments": d * (L * D * root / (alpha * B2 * epsilon)) ** 2,
+}
+to_directions = {
+    "sensitivity to directions at a reset": d * period / sqrt(m),
+    "sensitivity to directions of increments": sqrt(d / m) * alpha / D,
+}
+errors_at_period = {name: sqrt(term).xreplace(at_period) for name, term in with_noise.items()}
 at("eq9", "eq. (9)", "Error of the oracle")(
-    Rate(
-        G0,
-        L / sqrt(period)
-        + L * D * sqrt(d * period) / alpha
-        + L * root / (period * epsilon)
-        + L * D * d / (alpha * epsilon),
-        {
-            name: sqrt(term).xreplace({B1: period, B2: Integer(1)})
-            for name, term in {
-                **sampled,
-                "tree": d * (L / (B1 * epsilon)) ** 2,
-                "tree, increments": d * (L * D * root / (alpha * B2 * epsilon)) ** 2,
-            }.items()
-        },
-        (m,),
-        {
-            "sensitivity to directions at a reset": d * period / sqrt(m),
-            "sensitivity to directions of increments": sqrt(d / m) * alpha / D,
-        },
-        tilde=True,
-    ),
+    Rate(G0, oracle_error, errors_at_period, (m,), to_directions, tilde=True),
     "Lemma 3.6 with the noise of Lemma 3.5 and m as large as that lemma wants; logarithms put to 1.",
 )
+noiseless = {name: term for name, term in SINGLE_PASS.items() if "noise" not in name}
 at("remark3.2", "Remark 3.2", "Sample size without privacy")(
-    sample_size(
-        Phi * L**2 * root / (alpha * beta**3),
-        {**{name: term for name, term in SINGLE_PASS.items() if "noise" not in name}},
-        (n, D, T, period, B1, B2),
-    ),
+    sample_size(Phi * L**2 * root / (alpha * beta**3), noiseless, (n, D, T, period, B1, B2)),
     "Theorem 3.1's terms without noise.",
 )
+evaluated = {"resets": T / period * 2 * m * B1, "increments": T * 4 * m * B2}
 at("remark3.3", "Remark 3.3", "Oracle calls")(
-    Rate(
-        calls,
-        T * m,
-        {
-            "resets": T / period * 2 * m * B1.xreplace({B1: period}),
-            "increments": T * 4 * m * B2.xreplace({B2: Integer(1)}),
-        },
-    ),
+    Rate(calls, T * m, {name: count.xreplace(at_period) for name, count in evaluated.items()}),
     "T/Sigma resets of 2 m B1 evaluations, increments of 4 m B2, with B1 = Sigma and B2 = 1.",
     calculation=calculate.CALLS,
 )
+of_all = 2 * B1 * (d * L * sqrt(ell_union / m)) / B1
+one_reset = {"smoothed gradients": 2 * L / B1, "directions of all samples": of_all}
 at("lemma3.4.reset", "Lemma 3.4, first case", "Sensitivity of a reset")(
-    Rate(
-        sensitivity,
-        L / B1 + L * d * sqrt(ell_union) / sqrt(m),
-        {"smoothed gradients": 2 * L / B1, "directions of all samples": 2 * B1 * (d * L * sqrt(ell_union / m)) / B1},
-    ),
+    Rate(sensitivity, L / B1 + L * d * sqrt(ell_union) / sqrt(m), one_reset),
     "The paper's proof: one smoothed gradient is replaced, and all 2 B1 estimates have errors of their own.",
 )
+one_increment = {
+    "smoothed gradients": 2 * (root * L / alpha) * 2 * D / B2,
+    "directions of all samples": 4 * B2 * (d * L * sqrt(ell_union / m)) / B2,
+}
 at("lemma3.4.increments", "Lemma 3.4, second case", "Sensitivity of an increment")(
-    Rate(
-        sensitivity,
-        L * root * D / (alpha * B2) + L * d * sqrt(ell_union) / sqrt(m),
-        {
-            "smoothed gradients": 2 * (root * L / alpha) * 2 * D / B2,
-            "directions of all samples": 4 * B2 * (d * L * sqrt(ell_union / m)) / B2,
-        },
-    ),
+    Rate(sensitivity, L * root * D / (alpha * B2) + L * d * sqrt(ell_union) / sqrt(m), one_increment),
     "As at a reset; smoothed gradients are (L sqrt(d)/alpha)-Lipschitz, and points move by at most 2D.",
 )
 at("lemma3.4.log", "Lemma 3.4, second case", "Logarithm of an increment's sensitivity")(

@@ -19,6 +19,7 @@ from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, study, tabulated
 from dpnotes.oracles.smoothed import PointLosses, SmoothedSamples
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
+from dpnotes.papers.goldstein.experiments.generalisation import smoothed_gradients
 from dpnotes.problems.nonsmooth import MinOfNorms
 from dpnotes.problems.robust import RobustRegression
 from dpnotes.problems.smoothing import smoothed_absolute, smoothed_norm
@@ -76,14 +77,10 @@ class Loss:
             distance = differences.norm()
             return smoothed_norm(distance, 1.0, len(x))[1] * differences / distance
         assert isinstance(self.problem, RobustRegression)
+        if self.problem.link == "absolute":
+            return smoothed_gradients(self.problem, x[None], 1.0)[0]
         (row,), (target,) = self.problem.inputs, self.problem.targets
-        form = row @ x
-        if self.problem.link == "identity":
-            return smoothed_absolute(form - target, 1.0, len(x))[1] * row
-        # Of ||t| - b| = |t - b| + |t + b| - |t| - b.
-        kinks = torch.stack([form - target, form + target, form])
-        slopes = smoothed_absolute(kinks, 1.0, len(x))[1]
-        return (slopes[0] + slopes[1] - slopes[2]) * row
+        return smoothed_absolute(row @ x - target, 1.0, len(x))[1] * row
 
 
 def loss(name: str, dim: int) -> Loss:

@@ -91,23 +91,6 @@ def exact_square(arm: str, period: int, noise_std: float) -> float:
     return noise_std**2 * sum(blocks) / period
 
 
-def first_period(up_to: int = 1000) -> int:
-    """The least period from which on the tree has less noise than independent noise of the same cost, whatever it is.
-
-    Beyond 64 there is no doubt: the square of the one grows as Sigma / 2, of the other as log2(Sigma)^2 / 2.
-
-    Example:
-      >>> first_period()
-      21
-    """
-    # A tree's node has the root of the number of its levels times the noise of a release.
-    ratios = [
-        exact_square("tree", period, period.bit_length() ** 0.5) / exact_square("independent", period, 1.0)
-        for period in range(1, up_to + 1)
-    ]
-    return 2 + max(place for place, ratio in enumerate(ratios) if ratio >= 1)
-
-
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Sums of terms that are 0, so that what is released is the noise."""
     arm, period, dim = cell["arm"], cell["period"], spec["dim"]

@@ -52,7 +52,6 @@ INSIDE = (
     "oracles.blocks.tree_sum",
     "oracles.blocks.whole_nodes",
     "oracles.clients.ClientsPlan",
-    "oracles.holdings.HeldExamples",
     "oracles.samples.DataSetBatch",
     "oracles.samples.DataSetBatch.mean",
     "oracles.samples.shuffled",
@@ -91,9 +90,9 @@ INSIDE = (
     "problems.examples.check_points",
     "problems.factors.Lookups",
     "problems.landscapes.check_points",
-    "problems.nonsmooth.check_many_points",
     "problems.module_data.ModuleData",
     "problems.passes.Passes",
+    "problems.separable.Suprema",
     "problems.text.pretrained_bert",  # like random_bert, from a file
 )
 NUMBER = re.compile(r"\b(int|float)\b")

@@ -298,7 +298,7 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     ),
     "a state that releases twice": (
         laws.once,
-        patched(CLIPPED, release, "_on_time", release, "if late is None:", "if True:"),
+        patched(CLIPPED, release, "on_time", release, "if late is None:", "if True:"),
         "DID NOT RAISE",
     ),
     "a meter that goes back": (

@@ -1,28 +1,20 @@
 """Descent that attempts to escape wherever the gradient is small, and returns a point where all attempts fail."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate, Oracle, Status
-from dpnotes.methods.step import arrive, ask
+from dpnotes.methods.step import arrive, ask, settings_of
 from dpnotes.random.streams import Streams
 from dpnotes.util import checks, validate
-from dpnotes.util.per_run import norms, rows
+from dpnotes.util.per_run import norms
 from dpnotes.util.states import select
 from dpnotes.util.validate import EachAtLeastOne, EachPositive, checked
 
 Repeat = Literal["restore", "refresh", "go on"]
-
-
-class RestorableOracle(Oracle, Protocol):
-    """An oracle whose memory can be restored, or set to begin anew; its meter is never restored."""
-
-    def rollback(self, now: Any, saved: Any, mask: Tensor, *, refresh: bool) -> Any:
-        """The state with the memory of `saved` in the runs of `mask`; with `refresh`, the next estimate is fresh."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -92,12 +84,14 @@ class DriftEscape:
       attempt_length: the steps of an attempt, at least 2.
       radius: above 0, in the units of a length.
       attempts: Q, at least 1.
-      repeat: the oracle's memory at the start of a repeated attempt; the first two options need `rollback`.
+      repeat: the oracle's memory at the start of a repeated attempt; the first two options need an oracle with
+        `rollback`, as `Spider` has.
       return_tested: whether to return x~ instead of the last iterate.
 
     Each number is the same for all runs, or `(runs,)`.
 
     Raises:
+      TypeError: at a repeated attempt, for an oracle that lacks `rollback` and needs it.
       ValueError: outside these domains.
 
     Example:
@@ -132,16 +126,10 @@ class DriftEscape:
     def init(self, x: Tensor, oracle: Oracle) -> DriftEscapeState:
         """Start every run at its row of `x`, `(runs, dim)`."""
         none, state = torch.zeros(len(x), dtype=torch.int64, device=x.device), oracle.init(x)
-        settings = Settings(
-            rows(self.step_size, x),
-            rows(self.threshold, x),
-            rows(self.attempt_length, x, torch.int64),
-            rows(self.radius, x),
-            rows(self.attempts, x, torch.int64),
-        )
+        settings = settings_of(self, Settings, x, whole=("attempt_length", "attempts"))
         return DriftEscapeState(x, x, torch.zeros_like(x), none, none, none, none, none, none, settings, state, state)
 
-    def step(self, state: DriftEscapeState, oracle: Oracle, streams: Streams) -> tuple[DriftEscapeState, Estimate]:
+    def step(self, state: DriftEscapeState, oracle: Any, streams: Streams) -> tuple[DriftEscapeState, Estimate]:
         """Make one estimate and one move in the runs whose status is OK; the other runs do not move."""
         settings = state.settings
         oracle_state, estimate, moves = ask(state, oracle, streams)
@@ -166,11 +154,13 @@ class DriftEscape:
 
         if not checks.known_empty(again):
             back = anchor
+            if self.repeat != "go on":
+                validate.provides("rollback", oracle=oracle)
             if self.repeat == "restore":
-                oracle_state = _restorable(oracle).rollback(oracle_state, saved, again, refresh=False)
+                oracle_state = oracle.rollback(oracle_state, saved, again, refresh=False)
                 back = anchor - (step_size * anchor_gradient).to(anchor)
             elif self.repeat == "refresh":
-                oracle_state = _restorable(oracle).rollback(oracle_state, oracle_state, again, refresh=True)
+                oracle_state = oracle.rollback(oracle_state, oracle_state, again, refresh=True)
             x = select(again, back, x)
         if self.return_tested:
             x = select(done, anchor, x)
@@ -196,9 +186,3 @@ class DriftEscape:
     def output(self, state: DriftEscapeState) -> Tensor:
         """The returned point of the runs that finished, the last iterate of the others, `(runs, dim)`."""
         return state.x
-
-
-def _restorable(oracle: Any) -> RestorableOracle:
-    if not hasattr(oracle, "rollback"):
-        raise TypeError(f"Expected an oracle with rollback, as Spider has, or repeat='go on'; got {oracle!r}.")
-    return oracle

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate, Oracle, Status
-from dpnotes.methods.step import arrive, ask
+from dpnotes.methods.step import arrive, ask, settings_of
 from dpnotes.random.streams import Streams
 from dpnotes.util import checks
-from dpnotes.util.per_run import norms, rows
+from dpnotes.util.per_run import norms
 from dpnotes.util.states import select
 from dpnotes.util.validate import EachAtLeastOne, EachPositive, checked
 
@@ -125,12 +125,7 @@ class OnlineToNonconvex:
     def init(self, x: Tensor, oracle: Oracle) -> OnlineToNonconvexState:
         """Start every run at its row of `x`, `(runs, dim)`."""
         none, still = torch.zeros(len(x), dtype=torch.int64, device=x.device), torch.zeros_like(x)
-        settings = Settings(
-            rows(self.num_steps, x, torch.int64),
-            rows(self.step_size, x),
-            rows(self.largest_move, x),
-            rows(self.window, x, torch.int64),
-        )
+        settings = settings_of(self, Settings, x, whole=("num_steps", "window"))
         return OnlineToNonconvexState(x, x, still, still, x, x, none, none, none, settings, oracle.init(x))
 
     def step(

@@ -1,28 +1,20 @@
 """Descent on gradient estimates with occasional perturbations that leave saddles: Liu and Talwar's loop."""
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate, Oracle, Status
-from dpnotes.methods.step import arrive, ask
+from dpnotes.methods.step import arrive, ask, settings_of
 from dpnotes.random.streams import Streams
-from dpnotes.util import checks
-from dpnotes.util.per_run import norms, rows
+from dpnotes.util import checks, validate
+from dpnotes.util.per_run import norms
 from dpnotes.util.states import select
 from dpnotes.util.validate import EachAtLeastOne, EachNonNegative, EachPositive, checked
 
 _PURPOSE = "spider descent: saddle perturbation"
-
-
-class DriftingOracle(Oracle, Protocol):
-    """An oracle whose drift can be set to 0, as only the printed algorithm requires."""
-
-    def forget_drift(self, state: Any, mask: Tensor) -> Any:
-        """The state with a drift of 0 in the runs of `mask`, `(runs,)` bool."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -87,11 +79,12 @@ class StochasticSpider:
       threshold: above 0, in the units of a gradient.
       window: Gamma, at least 1.
       perturbation: zeta, at least 0, in the units of a gradient: the perturbation's approximate length.
-      as_printed: whether lines 9 and 10 are the printed ones; needs an oracle with `forget_drift`.
+      as_printed: whether lines 9 and 10 are the printed ones; needs an oracle with `forget_drift`, as `Spider` has.
 
     Each number is the same for all runs, or `(runs,)`.
 
     Raises:
+      TypeError: at the start, for an oracle that lacks `forget_drift` and needs it.
       ValueError: outside these domains.
 
     Example:
@@ -121,20 +114,15 @@ class StochasticSpider:
 
     def init(self, x: Tensor, oracle: Oracle) -> SpiderDescentState:
         """Start every run at its row of `x`, `(runs, dim)`."""
+        if self.as_printed:
+            validate.provides("forget_drift", oracle=oracle)
         steps = torch.zeros(len(x), dtype=torch.int64, device=x.device)
-        settings = Settings(
-            rows(self.num_steps, x, torch.int64),
-            rows(self.step_size, x),
-            rows(self.threshold, x),
-            rows(self.window, x).ceil().long(),
-            rows(self.perturbation, x),
-        )
+        settings = settings_of(self, Settings, x, whole=("num_steps",))
+        settings = replace(settings, window=settings.window.ceil().long())
         previous = torch.full_like(settings.threshold, torch.inf)
-        return SpiderDescentState(
-            x, steps + 1, previous, steps, steps, steps, settings, oracle.init(x)
-        )  # fmt: skip
+        return SpiderDescentState(x, steps + 1, previous, steps, steps, steps, settings, oracle.init(x))
 
-    def step(self, state: SpiderDescentState, oracle: Oracle, streams: Streams) -> tuple[SpiderDescentState, Estimate]:
+    def step(self, state: SpiderDescentState, oracle: Any, streams: Streams) -> tuple[SpiderDescentState, Estimate]:
         """Make one step in the runs whose status is OK; the other runs do not move."""
         settings = state.settings
         oracle_state, estimate, moves = ask(state, oracle, streams)
@@ -145,7 +133,7 @@ class StochasticSpider:
         # ---- line 10
         frozen = torch.where(saddle, settings.window, state.frozen - 1)
         if self.as_printed:
-            oracle_state = _drifting(oracle).forget_drift(oracle_state, saddle)
+            oracle_state = oracle.forget_drift(oracle_state, saddle)
         # ---- line 11
         if not checks.known_empty(saddle):
             dim = state.x.shape[1]
@@ -171,9 +159,3 @@ class StochasticSpider:
     def output(self, state: SpiderDescentState) -> Tensor:
         """The last iterate, `(runs, dim)`."""
         return state.x
-
-
-def _drifting(oracle: Any) -> DriftingOracle:
-    if not hasattr(oracle, "forget_drift"):
-        raise TypeError(f"Expected an oracle with forget_drift, as Spider has, for as_printed; got {oracle!r}.")
-    return oracle

@@ -1,32 +1,45 @@
 """The common parts of a method's step: the estimate, the move and the new status of each run."""
 
-from typing import Any, Protocol
+from dataclasses import fields
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate, Oracle, Status
 from dpnotes.random.streams import Streams
+from dpnotes.util.per_run import rows
 from dpnotes.util.states import finite
+
+Settings = TypeVar("Settings")
 
 
 class Moving(Protocol):
-    """The fields of every method's state: points `(runs, dim)`, a status per run, and the oracle's state."""
+    """The fields of every method's state: points `(runs, dim)`, a `Status` per run, and the oracle's state."""
 
     @property
-    def x(self) -> Tensor:
-        """The current point of each run, `(runs, dim)`."""
-        ...
-
+    def x(self) -> Tensor: ...  # noqa: D102
     @property
-    def status(self) -> Tensor:
-        """The `Status` of each run, `(runs,)`."""
-        ...
-
+    def status(self) -> Tensor: ...  # noqa: D102
     @property
-    def oracle(self) -> Any:
-        """The state of the oracle."""
-        ...
+    def oracle(self) -> Any: ...  # noqa: D102
+
+
+def settings_of(method: object, kind: type[Settings], x: Tensor, whole: tuple[str, ...] = ()) -> Settings:
+    """The parameters of each run, `(runs,)`, so that runs with different parameters form one batch.
+
+    Args:
+      method: has the fields of `kind`, each one number for all runs or `(runs,)`.
+      kind: a dataclass of tensors.
+      x: `(runs, dim)`.
+      whole: the fields that are int64; the others are float64.
+
+    Raises:
+      ValueError: for a parameter of another shape.
+    """
+    names = [each.name for each in fields(kind)]  # type: ignore[arg-type]
+    kinds = {name: torch.int64 if name in whole else torch.float64 for name in names}
+    return kind(**{name: rows(getattr(method, name), x, kinds[name]) for name in names})
 
 
 def ask(state: Moving, oracle: Oracle, streams: Streams) -> tuple[Any, Estimate, Tensor]:

@@ -18,10 +18,10 @@ from torch import Tensor
 from dpnotes.core import Estimate, Guarantee, Price, Status
 from dpnotes.guarantees import FRESH, WHOLE, Assumption, as_json, from_json, rest_of
 from dpnotes.oracles.blocks import Blocks
-from dpnotes.oracles.release import Meter, ReleasePlan, State
+from dpnotes.oracles.release import Meter, ReleasePlan, State, on_time
 from dpnotes.privacy.sums import SumState
 from dpnotes.random.streams import Streams
-from dpnotes.util import checks, files, per_run, validate
+from dpnotes.util import files, per_run, validate
 from dpnotes.util.lineage import Lineage
 from dpnotes.util.processes import ProcessLost, agree, common_facts
 from dpnotes.util.states import flatten, map_state, restore
@@ -181,16 +181,16 @@ class Clients:
 
     def streams_of(self, streams: Streams) -> tuple[Streams, ...]:
         """The random streams of each block's clients, derived from the runs' streams."""
-        if self._remembered.get("of") is not streams and streams.secret:
-            own = tuple(Streams.secure(len(oracle.releases.budget), streams.keys.device) for oracle in self.oracles)
-            self._remembered.update(of=streams, are=own)
-        elif self._remembered.get("of") is not streams:
-            numbers = [torch.tensor(members, device=streams.keys.device) for members in self.blocks.members]
-            words = [
-                Streams(keys).words(CLIENT_PURPOSE, clients.repeat(self.num_runs), 1)
-                for keys, clients in zip(self._rows(streams.keys), numbers, strict=True)
-            ]
-            self._remembered.update(of=streams, are=tuple(Streams(torch.cat(each[:2], 1)) for each in words))
+        if self._remembered.get("of") is not streams:
+            own = []
+            for keys, members in zip(self._rows(streams.keys), self.blocks.members, strict=True):
+                if streams.secret:
+                    own.append(Streams.secure(len(keys), keys.device))
+                else:
+                    clients = torch.tensor(members, device=keys.device)
+                    words = Streams(keys).words(CLIENT_PURPOSE, clients.repeat(self.num_runs), 1)
+                    own.append(Streams(torch.cat(words[:2], 1)))
+            self._remembered.update(of=streams, are=tuple(own))
         return self._remembered["are"]
 
     @cached_property
@@ -227,7 +227,7 @@ class Clients:
                 f"Expected x of shape {tuple(x.shape)} and active of shape {tuple(active.shape)}, {active.dtype} to be "
                 f"({self.num_runs}, dim) and ({self.num_runs},) bool."
             )
-        active = active & self._newest(state, active)
+        active = on_time(state.meter.lineage.late(state.meter.calls[:, 0], active), active)
         given = zip(self.oracles, self._unfolded(state), self._rows(x), self._rows(active), strict=True)
         parts = [oracle.plan(*each) for oracle, *each in given]
         status = self._by_client([part.status for part in parts])
@@ -256,11 +256,6 @@ class Clients:
         vars(plan).update(oracle=self)
         return plan
 
-    def _newest(self, state: ClientsState, asked: Tensor) -> Tensor:
-        """Return whether the state is its run's newest, `(runs,)` bool; if not, raise an error for runs in `asked`."""
-        late = state.meter.lineage.late(state.meter.calls[:, 0], asked)
-        return torch.ones_like(asked) if late is None else _required(~late)
-
     def _asked(self, parts: list[ReleasePlan], name: str) -> Tensor:
         """The public number `name` of the clients' requests, `(runs, clients)`; 0 where it is None."""
         asked = []
@@ -277,8 +272,7 @@ class Clients:
         # Taken from the parts, whose plans are protected against changes.
         granted = self._by_client([part.granted for part in plan.parts])[:, 0]
         calls, late = lineage.advance(before, granted)
-        if late is not None:
-            _required(~late)
+        on_time(late, granted)
         try:
             given = zip(self.oracles, plan.parts, self.streams_of(streams), strict=True)
             sent = [oracle.release(part, own) for oracle, part, own in given]
@@ -436,7 +430,8 @@ class Clients:
           streams: the runs' randomness.
           not_covered: other quantities that depend on the data.
         """
-        self._newest(state, torch.ones_like(state.stopped, dtype=torch.bool))
+        calls = state.meter.calls[:, 0]
+        on_time(state.meter.lineage.late(calls, calls >= 0), calls)
         runs: list[list[Guarantee]] = [[] for _ in range(self.num_runs)]
         for oracle, rows, own in zip(self.oracles, self._unfolded(state), self.streams_of(streams), strict=True):
             found = oracle.guarantee(rows, delta, own, not_covered=not_covered)
@@ -488,9 +483,3 @@ def _weakest(claims: Sequence[Guarantee]) -> Guarantee:
     not_covered = dict.fromkeys(each for claim in claims for each in claim.not_covered)
     weakest = max(claims, key=lambda claim: claim.epsilon)
     return replace(weakest, assumptions=assumptions, not_covered=tuple(not_covered))
-
-
-def _required(newest: Tensor) -> Tensor:
-    error = ValueError("Expected state to have released nothing yet: go on from the one that its release returned.")
-    checks.require(newest, lambda: error)
-    return newest

@@ -15,6 +15,7 @@ from dpnotes.privacy.noise import TOLERANCE, NoisePlan
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.precision import flushed
+from dpnotes.util.validate import Positive, checked
 
 _LOSS_MECHANISM = Gaussian("clipped gradient: loss")
 
@@ -27,6 +28,7 @@ class Memory:
     plan: Any
 
 
+@checked
 @dataclass(frozen=True)
 class ClippedGradient(ReleasingOracle):
     """Algorithm 1 "Privatizing Gradients" (lines 1 to 4) of Hong, Wang and Zhou (2022), doi:10.1145/3531146.3533070.
@@ -67,18 +69,15 @@ class ClippedGradient(ReleasingOracle):
     """
 
     problem: Problem
-    clip: float
+    clip: Positive
     noise: NoisePlan
     relation: Relation = Relation.ZERO_OUT
     mechanism: Mechanism = Gaussian()
-    loss_clip: float = 1.0
+    loss_clip: Positive = 1.0
 
     def __post_init__(self) -> None:
         validate.provides("gradients", "num_examples", problem=self.problem)
         validate.provides("propose", "budget", noise=self.noise)
-        validate.provides("release", "cost", mechanism=self.mechanism)
-        validate.instance(Relation, relation=self.relation)
-        validate.positive(clip=self.clip, loss_clip=self.loss_clip)
         validate.one_of((Relation.ZERO_OUT, Relation.REPLACE_ONE), relation=self.relation)
         _ = self.releases
 

@@ -12,10 +12,12 @@ from dpnotes.oracles.samples import FreshData
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, checked
 
 PURPOSE = "fresh batch: examples"
 
 
+@checked
 @dataclass(frozen=True)
 class FreshGradient(ReleasingOracle):
     """The gradient of Algorithm 2 of Avdiukhin et al. (2024), arXiv:2410.06878, on examples drawn for the batch.
@@ -61,7 +63,7 @@ class FreshGradient(ReleasingOracle):
     """
 
     data: FreshData
-    batch_size: int
+    batch_size: AtLeastOne
     noise_std: Tensor
     norm_bound: float
     num_steps: int
@@ -71,8 +73,6 @@ class FreshGradient(ReleasingOracle):
 
     def __post_init__(self) -> None:
         validate.provides("fresh", data=self.data)
-        validate.instance(Sampling, sampling=self.sampling)
-        validate.at_least(1, batch_size=self.batch_size)
         validate.one_of(("fresh", "fixed-size"), sampling=self.sampling.scheme)
         validate.one_of(("proved", "measured", "assumed"), bound_basis=self.bound_basis)
         if self.sampling.scheme == "fixed-size" and self.sampling.batch_size != self.batch_size:

@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpnotes.core import Constant, ExampleGradients, Problem
-from dpnotes.guarantees import Basis, examples_apart
+from dpnotes.core import ExampleGradients, Problem
+from dpnotes.guarantees import Basis
 from dpnotes.oracles.samples import Batch, DataSetSamples, Samples
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.per_run import part_of
 from dpnotes.util.validate import AtLeastOne, Positive, checked
 
 
@@ -60,65 +61,25 @@ def dirichlet_split(labels: Tensor, num_clients: AtLeastOne, concentration: Posi
 
 
 @dataclass(frozen=True, eq=False)
-class HeldExamples:
-    """A problem whose rows have different examples of another problem: `table` `(rows, held)` int64, distinct per row.
-
-    Raises:
-      ValueError: for a row with an example twice, which would double its influence, or with an unknown example.
-    """
+class _Held:
+    """The gradients of a problem whose rows have different examples: `table` `(rows, held)` int64, distinct per row."""
 
     problem: Problem
     table: Tensor
-    checked: bool = False  # True skips the check, which would make the host wait for a device
-
-    def __post_init__(self) -> None:
-        validate.instance(Tensor, table=self.table)
-        if self.checked:
-            return
-        ordered = self.table.sort(1).values
-        twice = (ordered[:, 1:] == ordered[:, :-1]).any()
-        if twice or bool(((self.table < 0) | (self.table >= self.problem.num_examples)).any()):
-            raise ValueError(f"Expected each row of table to hold some of {self.problem.num_examples} examples once.")
 
     @property
     def num_examples(self) -> int:
-        """The number of examples of each row."""
         return self.table.shape[1]
 
-    @property
-    def dim(self) -> int:
-        """The problem's `dim`."""
-        return self.problem.dim
-
-    @property
-    def constants(self) -> dict[str, Constant]:
-        """The problem's constants."""
-        return self.problem.constants
-
-    @property
-    def keeps_examples_apart(self) -> bool:
-        """Return whether the problem keeps its examples apart."""
-        return not examples_apart(self.problem)
-
-    @property
-    def opens(self) -> str | None:
-        """The problem's `opens`."""
-        return getattr(self.problem, "opens", None)
-
-    @property
-    def mixes_examples(self) -> bool:
-        """Return whether the problem mixes its examples."""
-        return getattr(self.problem, "mixes_examples", False)
-
-    def gradients(self, x: Tensor, examples: Tensor | None = None) -> ExampleGradients:
+    def gradients(self, x: Tensor, examples: Tensor) -> ExampleGradients:
         """The gradients of `Problem.gradients`, with `examples` as places in each row's own examples."""
-        return self.problem.gradients(x, self.table if examples is None else self.table.gather(1, examples))
+        return self.problem.gradients(x, self.table.gather(1, examples))
 
-    def take(self, index: Tensor) -> "HeldExamples":
-        """The problem for some of the rows."""
-        return HeldExamples(self.problem.take(index), self.table[index], checked=True)
+    def take(self, index: Tensor) -> "_Held":
+        return part_of(self, index)
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class ClientSamples:
     """The examples of clients: each client has its own part of a data set and uses it once, in its own order.
@@ -144,19 +105,18 @@ class ClientSamples:
     problem: Problem
     holdings: tuple[Tensor, ...]
     clients: Tensor
-    examples_at_once: int = 4096
+    examples_at_once: AtLeastOne = 4096
 
     @staticmethod
+    @checked
     def of(
-        problem: Problem, holdings: Sequence[Tensor], num_runs: int, examples_at_once: int = 4096
+        problem: Problem, holdings: Sequence[Tensor], num_runs: AtLeastOne, examples_at_once: int = 4096
     ) -> "ClientSamples":
         """The examples for `num_runs` runs of all these clients; row `run * clients + place` is one client."""
-        validate.at_least(1, num_runs=num_runs)
         return ClientSamples(problem, tuple(holdings), torch.arange(len(holdings)).repeat(num_runs), examples_at_once)
 
     def __post_init__(self) -> None:
         validate.provides("gradients", "num_examples", problem=self.problem)
-        validate.at_least(1, examples_at_once=self.examples_at_once)
         for client, held in enumerate(self.holdings):
             validate.instance(Tensor, holdings=held)
             known = len(held) > 0 and int(held.min()) >= 0 and int(held.max()) < self.problem.num_examples
@@ -187,7 +147,7 @@ class ClientSamples:
             rows = (total == size).nonzero()[:, 0]
             same = [held for held in self.holdings if len(held) == size]
             place = (self._sizes == size).int().cumsum(0)[self.clients[rows]] - 1
-            held = HeldExamples(self.problem.take(rows), torch.stack(same).to(rows.device)[place], checked=True)
+            held: Any = _Held(self.problem.take(rows), torch.stack(same).to(rows.device)[place])
             source = DataSetSamples(held, self.examples_at_once)
             parts.append((rows, source.batch(start[rows], count[rows], streams.take(rows), call[rows])))
         return ClientsBatch(parts)

@@ -45,6 +45,7 @@ from dpnotes.util import checks, validate
 from dpnotes.util.lineage import Lineage
 from dpnotes.util.per_run import Number, part_of
 from dpnotes.util.states import select
+from dpnotes.util.validate import AtLeastOne, Positive, checked
 
 
 # ---------------------------------------------------------------- states
@@ -87,7 +88,7 @@ class State:
     meter: Meter
 
 
-def _on_time(late: Tensor | None, asked: Tensor) -> Tensor:
+def on_time(late: Tensor | None, asked: Tensor) -> Tensor:
     """The runs that go on from their newest state; others are an error (on a device: `dpnotes.util.checks`)."""
     if late is None:
         return asked
@@ -176,6 +177,7 @@ def _together(prices: list[Price]) -> Price:
 
 
 # ---------------------------------------------------------------- releases
+@checked
 @dataclass(frozen=True, eq=False)
 class Releases:
     """The terms on which a batch of runs is answered, and the claims that follow.
@@ -219,7 +221,6 @@ class Releases:
 
     def __post_init__(self) -> None:
         vars(self)["budget"] = self.budget.clone()  # what the caller does to theirs changes no claim
-        validate.instance(Relation, relation=self.relation)
         validate.one_of(("enforced", "proved", "measured", "assumed"), basis=self.basis)
         validate.provides("release", "cost", mechanism=self.mechanism)
         if getattr(self.mechanism, "purpose", None) in self.draws:
@@ -228,9 +229,10 @@ class Releases:
             raise ValueError(f"Expected mechanism={self.mechanism!r} to add Gaussian noise, which is what is claimed.")
 
     @staticmethod
+    @checked
     def fixed(
-        norm_bound: float, divisor: float, noise_std: Tensor, num_steps: int, relation: Relation, sampling: Sampling,
-        basis: Basis, mechanism: Mechanism, *, gradients: float, **more: Any,
+        norm_bound: Positive, divisor: Positive, noise_std: Tensor, num_steps: AtLeastOne, relation: Relation,
+        sampling: Sampling, basis: Basis, mechanism: Mechanism, *, gradients: float, **more: Any,
     ) -> "Releases":  # fmt: skip
         """The releases of `num_steps` means of gradients, all with the same noise.
 
@@ -250,9 +252,6 @@ class Releases:
           CombinationError: if no accountant knows this sampling under this relation.
           ValueError: outside these domains.
         """
-        validate.at_least(1, num_steps=num_steps)
-        validate.instance(Tensor, noise_std=noise_std)
-        validate.positive(norm_bound=norm_bound, divisor=divisor)
         valid = (noise_std >= 0) & noise_std.isfinite()
         if noise_std.dim() != 1 or noise_std.dtype != torch.float64 or not bool(valid.all()):
             raise ValueError(f"Expected noise_std={noise_std} to be finite numbers >= 0, (runs,) float64: one a run.")
@@ -332,7 +331,7 @@ class Releases:
         """
         meter, main = state.meter, asks[0]
         self.check_terms(meter)
-        asked = _on_time(meter.lineage.late(meter.calls, active), active)
+        asked = on_time(meter.lineage.late(meter.calls, active), active)
         cost = self.mechanism.cost(state.memory.noise, main.noise_multiplier, self.sampling, main.restart)
         for ask, mechanism in zip(asks[1:], self._beside(asks), strict=True):
             cost = cost + mechanism.cost(mechanism.init(x), ask.noise_multiplier, self.sampling, ask.restart)
@@ -387,7 +386,7 @@ class Releases:
         plan.close(self)
         meter, noise, values, prices = plan.state.meter, plan.state.memory.noise, [], []
         calls, late = meter.lineage.advance(meter.calls, plan.granted)
-        granted = _on_time(late, plan.granted)
+        granted = on_time(late, plan.granted)
         try:
             for ask, answer in zip(plan.asks, answers, strict=True):
                 exact = Sensitive(answer.mean, ask.bound.sensitivity, self.relation, self._basis, self.sampling)
@@ -561,7 +560,7 @@ class ReleasingOracle(Protocol):
         validate.between(0, 1, delta=delta)
         claims, releases, meter, about_runs = [], self.releases, state.meter, self.releases.rests_on(streams)
         releases.check_terms(meter)
-        _on_time(meter.lineage.late(meter.calls, meter.calls >= 0), meter.calls)
+        on_time(meter.lineage.late(meter.calls, meter.calls >= 0), meter.calls)
         checks.settle()
         for run, budget in enumerate(releases.budget.tolist()):
             rests = (*about_runs, *self.bounds(meter, run), *releases.apart)

@@ -30,9 +30,8 @@ class Batch(Protocol):
         """The next term of SPIDER's sum, `(runs, dim)`; arbitrary in runs whose batch is empty.
 
         The term is the mean of `grad f(x; z)` where the sum is `new`, and of `grad f(x; z) - grad f(previous; z)` in
-        the other runs. `x` and `previous` are `(runs, dim)`, or several points each, `(runs, points, dim)`: then an
-        example's gradient is the mean of its gradients at these points, as for a smoothed loss. An example's
-        contribution has norm at most `bound`, `(runs,)`: a source with the basis "enforced" scales it down to that.
+        the other runs. `x` and `previous` are `(runs, dim)`. An example's contribution has norm at most `bound`,
+        `(runs,)`: a source with the basis "enforced" scales it down to that.
         """
         ...
 
@@ -60,11 +59,9 @@ class Samples(Protocol):
 
 # ---------------------------------------------------------------- virtual data
 class DistributionBatch(Protocol):
-    """A batch drawn from a distribution, one per run."""
+    """A batch drawn from a distribution, one per run, with its mean gradient at points `(runs, dim)`."""
 
-    def gradient(self, x: Tensor) -> Tensor:
-        """The mean gradient at `x`, `(runs, dim)`."""
-        ...
+    def gradient(self, x: Tensor) -> Tensor: ...  # noqa: D102
 
 
 class FreshData(Protocol):
@@ -83,15 +80,10 @@ class VirtualBatch:
 
     def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
         """The next term, as for `Batch.term`; the bound is not enforced."""
-        mean = self._gradient(x)
+        mean = self.examples.gradient(x)
         if checks.known_empty(~new):
             return mean
-        return mean - self._gradient(previous).masked_fill(new[:, None], 0)
-
-    def _gradient(self, x: Tensor) -> Tensor:
-        if x.dim() == 2:
-            return self.examples.gradient(x)
-        return torch.stack([self.examples.gradient(point) for point in x.unbind(1)]).mean(0)
+        return mean - self.examples.gradient(previous).masked_fill(new[:, None], 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,20 +109,18 @@ class VirtualSamples:
     """
 
     data: FreshData
-    total: Tensor
-    basis: Basis
+    total: Any  # int64, whatever was given
+    basis: Basis = "assumed"
 
-    def __init__(self, data: FreshData, total: float | Tensor, basis: Basis = "assumed") -> None:
-        validate.provides("fresh", data=data)
-        validate.one_of(("assumed", "proved"), basis=basis)
-        if not isinstance(total, Tensor):
-            validate.real(total=total)
+    def __post_init__(self) -> None:
+        validate.provides("fresh", data=self.data)
+        validate.one_of(("assumed", "proved"), basis=self.basis)
+        validate.every(validate.real, total=self.total)
         # Clamped to int64, so that a number outside it is refused below, too.
-        count = torch.as_tensor(total if isinstance(total, Tensor) else max(-1, min(total, 2**62)))
+        count = self.total if isinstance(self.total, Tensor) else torch.tensor(max(-1, min(self.total, 2**62)))
         if count.dim() > 1 or not bool(((count >= 1) & (count <= 1e18) & (count == count.floor())).all()):
-            raise ValueError(f"Expected total={total} to be whole numbers from 1 to 1e18, one or (runs,).")
-        for name, value in (("data", data), ("total", count.long()), ("basis", basis)):
-            object.__setattr__(self, name, value)
+            raise ValueError(f"Expected total={self.total} to be whole numbers from 1 to 1e18, one or (runs,).")
+        object.__setattr__(self, "total", count.long())
 
     def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> VirtualBatch:
         """A new batch for every call, whatever its `start`."""
@@ -196,7 +186,7 @@ class DataSetBatch:
 
     def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
         """The next term, as for `Batch.term`; runs with a new sum, whose batch size differs, come separately."""
-        found = x.new_zeros(len(x), x.shape[-1])
+        found = torch.zeros_like(x)
         for first in (True, False):
             index = ((new == first) & (self.count > 0)).nonzero()[:, 0]
             if len(index):
@@ -206,25 +196,19 @@ class DataSetBatch:
 
     def gradient(self, x: Tensor, bound: Tensor) -> Tensor:
         """The mean of the gradients at `x`, each no longer than `bound`, `(runs, dim)`; no batch may be empty."""
-        if x.dim() == 2:
-            return self.mean(lambda examples, _: self.problem.gradients(x, examples), bound, self.examples_at_once)
-        return self.mean(lambda examples, _: self._written_out(x, examples), bound, self._at_once(x))
+        return self.mean(lambda examples, _: self.problem.gradients(x, examples), bound, self.examples_at_once)
 
     def difference(self, x: Tensor, previous: Tensor, bound: Tensor) -> Tensor:
         """The mean of the differences, each no longer than `bound`, `(runs, dim)`.
 
-        Where gradients cannot be subtracted in factored form, or are taken at several points, they are stored in dense
-        form, with `dim` numbers per example and point.
+        Where gradients cannot be subtracted in factored form, they are stored in dense form, with `dim` numbers each.
         """
         one = self.start[:, None].clamp_max(self.problem.num_examples - 1)
-        factored = x.dim() == 2 and isinstance(self.problem.gradients(x, one), Subtractable)
-        gradients: Any = self.problem.gradients if factored else self._written_out
-        at_once = self.examples_at_once if factored else self._at_once(x)
+        gradients: Any = self.problem.gradients
+        at_once = self.examples_at_once
+        if not isinstance(gradients(x, one), Subtractable):
+            gradients, at_once = self._written_out, max(1, min(at_once, _WRITTEN_OUT // x.numel()))
         return self.mean(lambda which, _: gradients(x, which).minus(gradients(previous, which)), bound, at_once)
-
-    def _at_once(self, x: Tensor) -> int:
-        """The number of examples per run at once, where gradients are in dense form."""
-        return max(1, min(self.examples_at_once, _WRITTEN_OUT // x.numel()))
 
     def take(self, index: Tensor) -> "DataSetBatch":
         """The batch of some of the runs."""
@@ -232,13 +216,9 @@ class DataSetBatch:
         return DataSetBatch(problem, self.start[index], self.count[index], streams, self.examples_at_once)
 
     def _written_out(self, x: Tensor, examples: Tensor) -> WrittenOut:
-        points = x.view(len(x), -1, x.shape[-1])
-        shape = (*examples.shape, points.shape[1])
-        each = torch.arange(len(x), device=x.device)[:, None, None].expand(shape).flatten()  # one run each
-        places = torch.arange(shape[2], device=x.device).expand(shape).flatten()
-        asked = examples[..., None].expand(shape).reshape(-1, 1)
-        gradients = self.problem.take(each).gradients(points[each, places], asked)
-        return WrittenOut(gradients.weighted_sum(x.new_ones(len(each), 1)).view(*shape, -1).mean(2))
+        each = torch.arange(len(x), device=x.device).repeat_interleave(examples.shape[1])  # one run each
+        gradients = self.problem.take(each).gradients(x[each], examples.reshape(-1, 1))
+        return WrittenOut(gradients.weighted_sum(x.new_ones(len(each), 1)).view(*examples.shape, -1))
 
     def mean(
         self, terms_of: Callable[[Tensor, Tensor], ExampleGradients], bound: Tensor, examples_at_once: int

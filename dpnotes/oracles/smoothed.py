@@ -9,7 +9,6 @@ module has the samples that estimate this gradient; with `spider.Spider` they fo
 without variance reduction.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -35,23 +34,6 @@ class PointLosses(Problem, Protocol):
     def losses(self, x: Tensor, examples: Tensor | None = None) -> Tensor:
         """The losses of examples `(runs, batch)`, or all, at `x` `(runs, points, dim)`: `(runs, batch, points)`."""
         ...
-
-
-def ball_smoothness(dim: int) -> float:
-    """The constant kappa: an L-Lipschitz loss smoothed over a ball of radius alpha is `kappa L / alpha`-smooth.
-
-    `2 Gamma(d/2 + 1) / (sqrt(pi) Gamma((d + 1)/2))`, about `sqrt(2 d / pi)`, which `|x_1|` attains at 0 (claim
-    goldstein.own.smoothing_smoothness).
-
-    Args:
-      dim: d, at least 1.
-
-    Example:
-      >>> [round(ball_smoothness(dim), 4) for dim in (1, 3, 100)]
-      [1.0, 1.5, 7.9988]
-    """
-    validate.at_least(1, dim=dim)
-    return 2 / math.sqrt(math.pi) * math.exp(math.lgamma(dim / 2 + 1) - math.lgamma((dim + 1) / 2))
 
 
 def in_ball(normal: Tensor, radius: Number = 1.0) -> Tensor:

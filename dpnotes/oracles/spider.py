@@ -241,7 +241,6 @@ class Spider(ReleasingOracle):
 
     def __post_init__(self) -> None:
         validate.provides("batch", "total", samples=self.samples)
-        validate.provides("release", "cost", mechanism=self.mechanism)
         validate.one_of((Relation.REPLACE_ONE, Relation.ZERO_OUT), relation=self.relation)
         validate.one_of(("fresh", "whole"), sampling=self.sampling.scheme)
         if self.budget.dim() != 1 or self.budget.dtype != torch.float64:

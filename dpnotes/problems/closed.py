@@ -18,7 +18,8 @@ import math
 import operator
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Number
 from typing import Any
 
@@ -52,19 +53,8 @@ _ATTRIBUTES = set("shape ndim dtype device T mT H mH real imag is_cuda requires_
 # Operations on the memory beneath a tensor, which may still hold another example's numbers.
 _BENEATH = {"as_strided", "set_data", "from_file", "resize", "empty", "empty_like", "empty_permuted", "empty_strided"}
 _BENEATH |= {"new_empty", "new_empty_strided", "as_strided_copy", "as_strided_scatter"}
-_PLAIN = (
-    int,
-    float,
-    complex,
-    bool,
-    str,
-    type(None),
-    torch.dtype,
-    torch.device,
-    torch.memory_format,
-    torch.layout,
-    type(...),
-)
+_PLAIN: tuple[type, ...] = (int, float, complex, bool, str, type(None), type(...))
+_PLAIN += (torch.dtype, torch.device, torch.memory_format, torch.layout)
 
 Loss = Callable[..., Tensor]  # maps parameters and one example to a loss
 TENSORS: set[type] = {Tensor, nn.Parameter}  # types of tensors without code of their own
@@ -73,6 +63,7 @@ TENSORS: set[type] = {Tensor, nn.Parameter}  # types of tensors without code of 
 # Operations whose rule in `torch.func.vmap` lets one example's index reach another's numbers, or memory beside them.
 MEET = {"index_fill", "ctc_loss"}
 _OF_EVERY_MODULE = vars(nn.Module()).keys()
+_OPERATIONS_FAIL = "its operations cannot be run on stand-ins for examples ({})"
 
 
 class Open(ValueError):
@@ -101,14 +92,10 @@ def closed(code: Callable[..., Any], num_arguments: int, vouched: Sequence[type[
     """
     found: Any = code
     if not (isinstance(code, nn.Module) and is_known(code, tuple(vouched))):
-        try:
+        with or_open(
+            "torch.fx cannot follow it ({}): write it in torch's operations, without branches on values or sizes"
+        ):
             found = _listed(code, num_arguments, tuple(vouched))
-        except Open:
-            raise
-        except Exception as error:  # code that receives symbols may raise anything
-            said = (str(error) or type(error).__name__).splitlines()[0]
-            how = "write it in torch's operations, without branches on values or sizes"
-            raise Open(f"torch.fx cannot follow it ({said}): {how}") from None
     for name, tensor in [*found.named_parameters(), *found.named_buffers()]:
         if type(tensor) not in TENSORS:
             raise Open(f"{name} is a {type(tensor).__name__}, which brings code of its own: give it as a torch.Tensor")
@@ -170,21 +157,31 @@ def compare_losses(known: nn.Module, loss: Loss, dim: int, data: Sequence[Tensor
     rows = stand_ins(data)
     refuse_writes(known, x, *(row[0] for row in rows))
     together = torch.func.vmap(torch.func.grad_and_value(known), in_dims=(None, *[0] * len(data)))
-    found = _tried("its operations", lambda: together(x, *rows))
+    with or_open(_OPERATIONS_FAIL):
+        found = together(x, *rows)
     each = torch.func.grad_and_value(loss)
-    own = _tried("its code", lambda: [each(x, *(row[k].clone() for row in rows)) for k in range(len(rows[0]))])
+    with or_open("its code cannot be run on stand-ins for examples ({})"):
+        own = [each(x, *(row[k].clone() for row in rows)) for k in range(len(rows[0]))]
     if not same(found, tuple(torch.stack(part) for part in zip(*own, strict=True))):
         raise Open("its operations give other numbers than its code")
 
 
-def _tried(what: str, of: Callable[[], Any]) -> Any:
+@contextmanager
+def or_open(why: str) -> Iterator[None]:
+    """A context that turns any error into an `Open` with the message `why`, in which {} stands for the error's line.
+
+    Example:
+      >>> with or_open("it fails ({})"):
+      ...     1 / 0
+      Traceback (most recent call last):
+      dpnotes.problems.closed.Open: it fails (division by zero)
+    """
     try:
-        return of()
+        yield
     except Open:
         raise
-    except Exception as error:
-        said = (str(error) or type(error).__name__).splitlines()[0]
-        raise Open(f"{what} cannot be run on stand-ins for examples ({said})") from None
+    except Exception as error:  # code that receives symbols or stand-ins may raise anything
+        raise Open(why.format((str(error) or type(error).__name__).splitlines()[0])) from None
 
 
 def refuse_code_of_tensors(**tensors: Tensor) -> None:
@@ -264,8 +261,8 @@ def refuse_writes(known: nn.Module, *arguments: Tensor) -> None:
       Open: naming the operation.
     """
     if isinstance(known, fx.GraphModule):
-        with torch.no_grad():
-            _tried("its operations", lambda: _ReadsAlone(known).run(*arguments))
+        with torch.no_grad(), or_open(_OPERATIONS_FAIL):
+            _ReadsAlone(known).run(*arguments)
 
 
 def _whole(code: Any, num_arguments: int) -> nn.Module:

@@ -82,8 +82,8 @@ def check_data(like: Tensor, axes: tuple[str, ...], **named: Tensor) -> None:
     check_finite(**named)
 
 
-def check_points(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> None:
-    """Raise an error unless `x` has shape `(runs, dim)` and, if one is given, the type `dtype`.
+def check_points(x: Tensor, dim: int, dtype: torch.dtype | None = None, *, many: bool = False) -> None:
+    """Raise an error unless `x` has shape `(runs, dim)`, or `(runs, points, dim)`, and, if one is given, this type.
 
     Raises:
       ValueError: for another shape or type.
@@ -93,9 +93,9 @@ def check_points(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> None:
       Traceback (most recent call last):
       ValueError: Expected x, torch.float32 of shape (2,), to be torch.float32 of shape (runs, 2).
     """
-    dtype = dtype or x.dtype
-    if x.dim() != 2 or x.shape[1] != dim or x.dtype != dtype:
-        raise ValueError(f"Expected x, {x.dtype} of shape {tuple(x.shape)}, to be {dtype} of shape (runs, {dim}).")
+    dtype, axes = dtype or x.dtype, "runs, points" if many else "runs"
+    if x.dim() != 2 + many or x.shape[-1] != dim or x.dtype != dtype:
+        raise ValueError(f"Expected x, {x.dtype} of shape {tuple(x.shape)}, to be {dtype} of shape ({axes}, {dim}).")
 
 
 def check(examples: Tensor, runs: int, num_examples: int) -> None:

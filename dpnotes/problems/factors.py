@@ -29,8 +29,8 @@ lengths (Cauchy and Schwarz).
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -66,14 +66,12 @@ class FactoredGradient(Protocol):
     """The contribution of one call of a layer to the per-example gradients of one parameter.
 
     The norms of `squares` also bound an example's contribution to a weighted sum in floating point; `weighted_sum` has
-    the parameter's shape; `write` materialises, `(batch, *shape)`; `without` sets the gradients of some
-    examples to 0, whatever they were. All results are at least float32.
+    the parameter's shape; `write` materialises, `(batch, *shape)`. All results are at least float32.
     """
 
     def squares(self) -> Squares: ...
     def weighted_sum(self, weights: Tensor) -> Tensor: ...
     def write(self) -> Tensor: ...
-    def without(self, absent: Tensor) -> "FactoredGradient": ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +92,6 @@ class Written:
 
     def write(self) -> Tensor:
         return self.each
-
-    def without(self, absent: Tensor) -> "Written":
-        return Written(_zeroed(self.each, absent))
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +127,6 @@ class Outer:
 
     def write(self) -> Tensor:
         return _product(self.errors.mT, self.inputs)
-
-    def without(self, absent: Tensor) -> "Outer":
-        return Outer(_zeroed(self.inputs, absent), _zeroed(self.errors, absent))
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,9 +217,6 @@ class Patches:
         errors = self.errors.unflatten(1, (groups, -1)).flatten(0, 1).flatten(2)
         return _product(errors, patches.mT).view(len(self.inputs), *layer.weight.shape)
 
-    def without(self, absent: Tensor) -> "Patches":
-        return Patches(_zeroed(self.inputs, absent), _zeroed(self.errors, absent), self.layer)
-
 
 @dataclass(frozen=True, eq=False)
 class Lookups:
@@ -261,9 +250,6 @@ class Lookups:
         tables = _table(self.errors.to(_wide(self.errors)), indices, batch * self.num_rows)
         return tables.unflatten(0, (batch, self.num_rows))
 
-    def without(self, absent: Tensor) -> "Lookups":
-        return Lookups(self.indices, _zeroed(self.errors, absent), self.num_rows)
-
 
 class Factors:
     """The per-example gradients of all parameters of a module, by name.
@@ -290,7 +276,7 @@ class Factors:
 
         def summed(gradient: FactoredGradient) -> Tensor:
             # On a GPU, reading whether a weight is 0 would wait for all queued work.
-            return (gradient if complete else gradient.without(absent)).weighted_sum(weights)
+            return (gradient if complete else _without(gradient, absent)).weighted_sum(weights)
 
         complete = weights.is_cpu and not bool(absent.any())
         found = {name: summed(gradient) for name, gradient in self.large.items()}
@@ -403,9 +389,13 @@ def _rescaled(errors: Tensor, weights: Tensor) -> Tensor:
     return errors.to(_wide(errors)) * weights.view(-1, *[1] * (errors.dim() - 1))
 
 
-def _zeroed(tensor: Tensor, absent: Tensor) -> Tensor:
-    """The tensor with the rows of absent examples set to 0: 0 times an infinite number would not be 0."""
-    return torch.where(absent.view(-1, *[1] * (tensor.dim() - 1)), _ZERO, tensor)
+def _without(gradient: Any, absent: Tensor) -> FactoredGradient:
+    """The gradient with the factors of absent examples set to 0: 0 times an infinite number would not be 0."""
+    factors = {name: t for name, t in vars(gradient).items() if isinstance(t, Tensor) and t.is_floating_point()}
+    zeroed = {
+        name: torch.where(absent.view(-1, *[1] * (factor.dim() - 1)), _ZERO, factor) for name, factor in factors.items()
+    }
+    return replace(gradient, **zeroed)
 
 
 def _table(errors: Tensor, indices: Tensor, num_rows: int) -> Tensor:

@@ -33,7 +33,6 @@ class ModuleData:
     example: tuple[Tensor, ...] | None = None
 
     def __post_init__(self) -> None:
-        validate.flag(channels_last=self.channels_last)
         refuse_code_of_tensors(labels=self.labels, **self._named)
 
     @property

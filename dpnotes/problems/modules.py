@@ -14,17 +14,18 @@ from torch import Tensor, nn
 from dpnotes.core import Constant
 from dpnotes.problems.augmentation import Augmentation
 from dpnotes.problems.batch_norm import averaged_statistics, forget_statistics, with_buffers
-from dpnotes.problems.closed import Open, closed, refuse_writes, same
+from dpnotes.problems.closed import Open, closed, or_open, refuse_writes, same
 from dpnotes.problems.examples import check, check_points
 from dpnotes.problems.factors import Factors
 from dpnotes.problems.graphs import kinks_of, saved_bytes
 from dpnotes.problems.module_data import ModuleData
 from dpnotes.problems.parameters import FlatParameters
-from dpnotes.problems.passes import Examples, Loss, Outputs, Passes, Values
+from dpnotes.problems.passes import Examples, Loss, Passes, Values
 from dpnotes.problems.refusals import ExamplesMix, OutOfMemory, refuse_by_name, refuse_dropout, refuse_labels
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.precision import deterministic_convolutions
+from dpnotes.util.validate import AtLeastOne, checked
 
 _EVALUATED_AT_ONCE = 1000
 
@@ -55,16 +56,24 @@ class ModuleGradients:
             return torch.arange(self._problem.num_examples, device=self._x.device)
         return self._examples[run]
 
+    def _chunks(self) -> Iterator[tuple[int, slice, Tensor]]:
+        """The chunks of all runs: the run, the places that a chunk fills in its batch, and the examples."""
+        for run in range(len(self._x)):
+            for block, examples in self._problem._chunks(self._indices(run)):
+                yield run, block, examples
+
+    def _given(self, run: int, examples: Tensor) -> tuple[Values, Examples]:
+        """The parameters and the examples that a pass is given."""
+        return self._problem._parameters.split(self._x[run]), self._problem._batch(run, examples)
+
     @property
     def losses(self) -> Tensor:
         """Losses of the examples, `(runs, batch)`; with batch normalisation, those in this batch."""
         if self._losses is None:
             losses = self._x.new_empty(self._shape)
             with torch.no_grad(), self._problem._memory(self._shape[1]):
-                for run, row in enumerate(self._x):
-                    for block, examples in self._problem._chunks(self._indices(run)):
-                        batch = self._problem._batch(run, examples)
-                        losses[run, block] = self._problem._passes.losses(self._problem._parameters.split(row), batch)
+                for run, block, examples in self._chunks():
+                    losses[run, block] = self._problem._passes.losses(*self._given(run, examples))
             self._losses = losses
         return self._losses
 
@@ -85,14 +94,11 @@ class ModuleGradients:
             losses, norms = self._x.new_empty(self._shape), self._x.new_empty(self._shape)
             kept = []
             with problem._memory(self._shape[1]):
-                for run, row in enumerate(self._x):
-                    chunks = list(problem._chunks(self._indices(run)))
-                    for block, examples in chunks:
-                        batch = problem._batch(run, examples)
-                        losses[run, block], found = problem._passes.factors(problem._parameters.split(row), batch)
-                        norms[run, block] = found.norms()
-                        if len(chunks) == 1:
-                            kept.append(found)
+                for run, block, examples in self._chunks():
+                    losses[run, block], found = problem._passes.factors(*self._given(run, examples))
+                    norms[run, block] = found.norms()
+                    if len(examples) == self._shape[1]:
+                        kept.append(found)
             self._losses, self._norms = losses, norms
             self._factors = kept or None
         return self._norms
@@ -121,18 +127,16 @@ class ModuleGradients:
         Where they were not kept they are made again. Code may make others the second time (Python's random numbers): a
         gradient that is longer now is scaled down to the norm that was told, whatever the weight was chosen for.
         """
-        problem = self._problem
         assert self._norms is not None
-        for run, row in enumerate(self._x):
-            for block, examples in problem._chunks(self._indices(run)):
-                own = weights[run, block]
-                if self._factors is None:
-                    found = problem._passes.factors(problem._parameters.split(row), problem._batch(run, examples))[1]
-                    told, now = self._norms[run, block], found.norms()
-                    own = torch.where(now > told, own * (told / now), own)
-                else:
-                    found = self._factors[run]
-                total[run] += problem._parameters.flat(found.weighted_sums(own))
+        for run, block, examples in self._chunks():
+            own = weights[run, block]
+            if self._factors is None:
+                found = self._problem._passes.factors(*self._given(run, examples))[1]
+                told, now = self._norms[run, block], found.norms()
+                own = torch.where(now > told, own * (told / now), own)
+            else:
+                found = self._factors[run]
+            total[run] += self._problem._parameters.flat(found.weighted_sums(own))
 
     def _pass(self, weights: Tensor, total: Tensor) -> None:
         """Add the gradient of the weighted sum of the losses."""
@@ -140,7 +144,7 @@ class ModuleGradients:
         looks = weights.is_cpu or problem.mixes_examples  # who is absent
         complete = looks and bool(weights.all())
         losses = self._x.new_empty(self._shape)
-        for run, row in enumerate(self._x):
+        for run in range(len(self._x)):
             indices, own = self._indices(run), weights[run]
             present = own != 0
             if looks and not complete:
@@ -149,8 +153,7 @@ class ModuleGradients:
                 # Whoever is absent repeats, with its weight of 0, one who is not: its own gradient may be infinite.
                 indices = torch.where(present, indices, indices.gather(0, present.int().argmax(0, keepdim=True)))
             for block, examples in problem._chunks(indices):
-                batch = problem._batch(run, examples)
-                found, gradients = problem._passes.summed(problem._parameters.split(row), batch, own[block])
+                found, gradients = problem._passes.summed(*self._given(run, examples), own[block])
                 total[run] += torch.cat([gradient.reshape(-1) for gradient in gradients])
                 if complete:
                     losses[run, block] = found
@@ -193,7 +196,6 @@ class ModuleProblem:
       loss: "cross-entropy", or a function of outputs and labels to `(batch,)` losses, each of its own example alone.
       autocast: `torch.bfloat16`, or None for passes in the parameters' type.
       channels_last: images are given in this memory format, which convolutions on a GPU are faster in.
-      compile: the passes of a plain sum go through `torch.compile`; it pays after many steps on a GPU.
       max_examples_at_once: largest chunk of a batch, or None; norms and sums do not depend on it up to rounding. A
         batch that batch normalisation mixes is never split.
       example: inputs and label of a public example, `(1, ...)` each, that the module is tried on; None: made-up ones.
@@ -215,6 +217,7 @@ class ModuleProblem:
       (torch.Size([2, 2]), torch.Size([2, 67]))
     """
 
+    @checked
     def __init__(
         self,
         module: nn.Module,
@@ -224,13 +227,10 @@ class ModuleProblem:
         loss: Literal["cross-entropy"] | Loss = "cross-entropy",
         autocast: torch.dtype | None = None,
         channels_last: bool = False,
-        compile: bool = False,
-        max_examples_at_once: int | None = None,
+        max_examples_at_once: AtLeastOne | None = None,
         example: tuple[Tensor, ...] | None = None,
         vouched: tuple[type[nn.Module], ...] = (),
     ) -> None:
-        validate.or_none(validate.at_least, 1, max_examples_at_once=max_examples_at_once)
-        validate.flag(channels_last=channels_last, compile=compile)
         validate.instance(tuple, vouched=vouched)
         for place, kind in enumerate(vouched):
             if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
@@ -267,7 +267,7 @@ class ModuleProblem:
         except Open as error:
             self.opens = str(error)
         known = self.opens is None and not self.vouched
-        self._passes = self._passes_of(run, self._loss, known=known, compile=compile)
+        self._passes = self._passes_of(run, self._loss, known=known)
 
     # ------------------------------------------------------------ what it is
     @property
@@ -544,11 +544,10 @@ class ModuleProblem:
         inputs, labels = self._data.stand_ins
         return self._outputs(copy.deepcopy(self._module), values, inputs), labels
 
-    def _passes_of(self, run: nn.Module, loss: Loss, **how: bool) -> Passes:
-        outputs: Outputs = partial(self._outputs, run)
-        how |= {"by_rows": self._cross_entropy, "whole": self.mixes_examples}
+    def _passes_of(self, run: nn.Module, loss: Loss, known: bool = False) -> Passes:
+        outputs, how = partial(self._outputs, run), {"by_rows": self._cross_entropy, "whole": self.mixes_examples}
         parts = [part for part in (run, loss) if isinstance(part, nn.Module)]
-        return Passes(run, outputs, partial(self._loss_by, loss), fixed=parts, **how)
+        return Passes(run, outputs, partial(self._loss_by, loss), fixed=parts, known=known, **how)
 
     def _as_known_operations(self, vouched: tuple[type[nn.Module], ...]) -> tuple[nn.Module, Loss]:
         """The operations that passes run in place of the module and the loss, if they agree on stand-ins.
@@ -566,25 +565,18 @@ class ModuleProblem:
         start, (inputs, labels) = self._parameters.split(self._parameters.start.clone()), self._data.stand_ins
         one = tuple(tensor[:1] for tensor in inputs)
         refuse_writes(run, *one)
-        known, own = (
-            self._passes_of(run, loss, known=not vouched),
-            self._passes_of(copy.deepcopy(self._module), self._loss),
-        )
+        known = self._passes_of(run, loss, known=not vouched)
+        own = self._passes_of(copy.deepcopy(self._module), self._loss)
         own.one_by_one = "to compare"
         weights = torch.ones(len(labels), dtype=self._dtype, device=self._device)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            autocast, self._autocast = self._autocast, None  # rounds to other numbers where sums have another order
+        autocast, self._autocast = self._autocast, None  # rounds to other numbers where sums have another order
+        failed = "it cannot be tried on made-up examples ({}): give example=, a public one"
+        with warnings.catch_warnings(action="ignore"), or_open(failed):
             try:
                 if isinstance(loss, nn.Module):
                     with torch.no_grad():
                         refuse_writes(loss, self._outputs(run, start, one), labels[:1])
                 found, code = (each.summed(start, self._data.stand_ins, weights) for each in (known, own))
-            except Open:
-                raise
-            except Exception as error:
-                said = (str(error) or type(error).__name__).splitlines()[0]
-                raise Open(f"it cannot be tried on made-up examples ({said}): give example=, a public one") from None
             finally:
                 self._autocast = autocast
         if not same(found, code):

@@ -144,6 +144,7 @@ class TwoLayerNetwork:
     num_hidden: AtLeastOne
     num_classes: AtLeastTwo = 2
     activation: Activation = "tanh"
+    keeps_examples_apart = True  # each example's gradient depends on that example's rows alone
     _extended: Tensor = field(init=False, repr=False)  # inputs with a column of ones, (1 or runs, examples, inputs + 1)
     _norms: Tensor = field(init=False, repr=False)
     _labels: Tensor = field(init=False, repr=False)  # (1 or runs, examples)
@@ -168,11 +169,6 @@ class TwoLayerNetwork:
     def dim(self) -> int:
         """The number of parameters; 63,002 for 60 inputs, 1000 hidden units and 2 classes."""
         return (self.num_inputs + 1) * self.num_hidden + (self.num_hidden + 1) * self.num_classes
-
-    @property
-    def keeps_examples_apart(self) -> bool:
-        """Always true: each example's gradient depends on that example's rows alone."""
-        return True
 
     @property
     def constants(self) -> dict[str, Constant]:

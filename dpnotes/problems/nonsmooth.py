@@ -89,7 +89,7 @@ class AbsoluteDeviations(SharedExamples):
           x: `(runs, points, dim)`.
           examples: indices `(runs, batch)`; all examples if None.
         """
-        check_many_points(x, self.dim, self.targets.dtype)
+        check_points(x, self.dim, self.targets.dtype, many=True)
         targets = rows(self.targets[None], examples, len(x))
         return torch.cdist(targets * self._weights, x * self._weights, p=1)
 
@@ -149,7 +149,7 @@ class MaxOfLinear(SharedExamples):
 
     def losses(self, x: Tensor, examples: Tensor | None = None) -> Tensor:
         """The losses of examples at many points, `(runs, batch, points)`; see `AbsoluteDeviations.losses`."""
-        check_many_points(x, self.dim, self.slopes.dtype)
+        check_points(x, self.dim, self.slopes.dtype, many=True)
         offsets = rows(self._offsets[None], examples, len(x))
         return ((x @ self.slopes.mT)[:, None] + offsets[:, :, None]).amax(3)
 
@@ -257,7 +257,7 @@ class MinOfNorms(SharedExamples):
 
     def losses(self, x: Tensor, examples: Tensor | None = None) -> Tensor:
         """The losses of examples at many points, `(runs, batch, points)`; see `AbsoluteDeviations.losses`."""
-        check_many_points(x, self.dim, self.centers.dtype)
+        check_points(x, self.dim, self.centers.dtype, many=True)
         return self._distances(x, examples).amin(1).mT
 
     def _distances(self, x: Tensor, examples: Tensor | None) -> Tensor:
@@ -267,21 +267,3 @@ class MinOfNorms(SharedExamples):
         # Not by |a|^2 - 2 a.b + |b|^2, which cancels near a center.
         found = torch.cdist(points, shifts, compute_mode="donot_use_mm_for_euclid_dist")
         return found.unflatten(1, (len(self.centers), -1))
-
-
-# ---------------------------------------------------------------- checks of arguments
-def check_many_points(x: Tensor, dim: int, dtype: torch.dtype) -> None:
-    """Raise an error unless `x` has shape `(runs, points, dim)` and the type `dtype`.
-
-    Raises:
-      ValueError: for another shape or type.
-
-    Example:
-      >>> check_many_points(torch.zeros(1, 2), 2, torch.float32)
-      Traceback (most recent call last):
-      ValueError: Expected x, torch.float32 of shape (1, 2), to be torch.float32 of shape (runs, points, 2).
-    """
-    if x.dim() != 3 or x.shape[2] != dim or x.dtype != dtype:
-        raise ValueError(
-            f"Expected x, {x.dtype} of shape {tuple(x.shape)}, to be {dtype} of shape (runs, points, {dim})."
-        )

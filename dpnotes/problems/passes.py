@@ -66,7 +66,6 @@ class Passes:
       by_rows: whether the loss is known to treat each row by itself.
       known: whether module and loss are known operations alone (`problems.closed`), which need no supervision.
       whole: whether the batch is passed as a whole, for a module that mixes examples; it has no per-example gradients.
-      compile: whether sums of gradients of known code go through `torch.compile`.
     """
 
     def __init__(
@@ -79,7 +78,6 @@ class Passes:
         by_rows: bool,
         whole: bool,
         known: bool = False,
-        compile: bool = False,
     ) -> None:
         self._outputs, self._loss, self._by_rows, self._whole, self._known = outputs, loss, by_rows, whole, known
         self._names = {id(p): name for name, p in module.named_parameters() if p.requires_grad}
@@ -96,9 +94,7 @@ class Passes:
             for name, tensor in own.items()
             if tensor is not None and id(tensor) not in self._names
         ]
-        # The compiler traces vmap, but not code that changes a module, as `_known_layers` does.
-        compiled = compile and (known or whole)
-        self._plain = torch.compile(self._together) if compiled else functools.partial(self._together, called=_called)
+        self._plain = functools.partial(self._together, called=_called)
         self.one_by_one: str | None = None  # the reason, if examples are passed one by one
 
     # ------------------------------------------------------------ results

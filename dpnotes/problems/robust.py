@@ -9,7 +9,6 @@ from torch import Tensor
 
 from dpnotes.core import Constant
 from dpnotes.problems.examples import SharedExamples, check_data, check_points, rows
-from dpnotes.problems.nonsmooth import check_many_points
 from dpnotes.problems.sensing import SensingGradients
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
@@ -142,7 +141,7 @@ class RobustRegression(SharedExamples):
           x: `(runs, points, dim)`.
           examples: indices `(runs, batch)`; all examples if None.
         """
-        check_many_points(x, self.dim, self.inputs.dtype)
+        check_points(x, self.dim, self.inputs.dtype, many=True)
         inputs, targets = (rows(t[None], examples, len(x)) for t in (self.inputs, self.targets))
         # The matrices of all points, side by side.
         matrices = x.unflatten(2, (self.inputs.shape[1], -1)).transpose(1, 2).flatten(2)

@@ -8,7 +8,7 @@ suprema of its derivatives; the constants of the sum follow from them: see `Sepa
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -19,23 +19,25 @@ from dpnotes.util import validate
 from dpnotes.util.validate import Finite, NonNegative, Positive, checked
 
 
-class Profile(Protocol):
-    """A function of one number, applied to each entry, with its first and second derivative.
+class Suprema(NamedTuple):
+    """The bounds of a function of one number over the real line; infinite where there is none.
 
-    `lipschitz`, `smoothness` and `hessian_lipschitz` are the suprema over the real line of the absolute values of the
-    first three derivatives, `minimum` and `maximum` the infimum and the supremum; infinite where there is none.
+    `lipschitz`, `smoothness` and `hessian_lipschitz` are the suprema of the absolute values of the first three
+    derivatives, `minimum` and `maximum` the infimum and the supremum.
     """
 
+    lipschitz: float
+    smoothness: float
+    hessian_lipschitz: float
+    minimum: float
+    maximum: float
+
+
+class Profile(Protocol):
+    """A function of one number, applied to each entry, with its bounds, its first and its second derivative."""
+
     @property
-    def lipschitz(self) -> float: ...
-    @property
-    def smoothness(self) -> float: ...
-    @property
-    def hessian_lipschitz(self) -> float: ...
-    @property
-    def minimum(self) -> float: ...
-    @property
-    def maximum(self) -> float: ...
+    def suprema(self) -> Suprema: ...
     def value(self, t: Tensor) -> Tensor: ...
     def first(self, t: Tensor) -> Tensor: ...
     def second(self, t: Tensor) -> Tensor: ...
@@ -47,20 +49,11 @@ class Linear:
     """The profile `slope t`; as a feature of `VirtualData` it is additive noise of standard deviation `slope`."""
 
     slope: NonNegative
-    smoothness = 0.0
-    hessian_lipschitz = 0.0
 
     @property
-    def lipschitz(self) -> float:
-        return self.slope
-
-    @property
-    def minimum(self) -> float:
-        return -math.inf if self.slope else 0.0
-
-    @property
-    def maximum(self) -> float:
-        return math.inf if self.slope else 0.0
+    def suprema(self) -> Suprema:
+        far = math.inf if self.slope else 0.0
+        return Suprema(self.slope, 0.0, 0.0, -far, far)
 
     def value(self, t: Tensor) -> Tensor:
         return self.slope * t
@@ -72,30 +65,21 @@ class Linear:
         return torch.zeros_like(t)
 
 
+@checked
 @dataclass(frozen=True)
 class Parabola:
     """The profile `curvature t^2 / 2`; with a negative curvature it has no minimum, and descent moves away for ever."""
 
-    curvature: float
-    lipschitz = math.inf
-    hessian_lipschitz = 0.0
+    curvature: Finite
 
     def __post_init__(self) -> None:
-        validate.real(curvature=self.curvature)
         if not self.curvature:
             raise ValueError("Expected curvature=0 to be another number: Linear(0.0) is the profile that is zero.")
 
     @property
-    def smoothness(self) -> float:
-        return abs(self.curvature)
-
-    @property
-    def minimum(self) -> float:
-        return 0.0 if self.curvature > 0 else -math.inf
-
-    @property
-    def maximum(self) -> float:
-        return math.inf if self.curvature > 0 else 0.0
+    def suprema(self) -> Suprema:
+        low, high = (0.0, math.inf) if self.curvature > 0 else (-math.inf, 0.0)
+        return Suprema(math.inf, abs(self.curvature), 0.0, low, high)
 
     def value(self, t: Tensor) -> Tensor:
         return 0.5 * self.curvature * t.square()
@@ -118,20 +102,11 @@ class LogCosh:
 
     curvature: Positive
     width: Positive = 1.0
-    minimum = 0.0
-    maximum = math.inf
 
     @property
-    def lipschitz(self) -> float:
-        return self.curvature * self.width
-
-    @property
-    def smoothness(self) -> float:
-        return self.curvature
-
-    @property
-    def hessian_lipschitz(self) -> float:
-        return 4 / (3 * math.sqrt(3)) * self.curvature / self.width
+    def suprema(self) -> Suprema:
+        third = 4 / (3 * math.sqrt(3)) * self.curvature / self.width
+        return Suprema(self.curvature * self.width, self.curvature, third, 0.0, math.inf)
 
     def value(self, t: Tensor) -> Tensor:
         # log cosh u = log(1 + 2 sinh^2(u / 2)) for small u, where |u| + softplus(-2 |u|) - log 2 would cancel.
@@ -150,30 +125,15 @@ class LogCosh:
 @checked
 @dataclass(frozen=True)
 class _Wave:
-    """The parameters and constants that a sine and a cosine share."""
+    """The parameters and bounds that a sine and a cosine share."""
 
     amplitude: Positive
     frequency: Positive = 1.0
 
     @property
-    def lipschitz(self) -> float:
-        return self.amplitude * self.frequency
-
-    @property
-    def smoothness(self) -> float:
-        return self.amplitude * self.frequency**2
-
-    @property
-    def hessian_lipschitz(self) -> float:
-        return self.amplitude * self.frequency**3
-
-    @property
-    def minimum(self) -> float:
-        return -self.amplitude
-
-    @property
-    def maximum(self) -> float:
-        return self.amplitude
+    def suprema(self) -> Suprema:
+        first, second, third = (self.amplitude * self.frequency**order for order in (1, 2, 3))
+        return Suprema(first, second, third, -self.amplitude, self.amplitude)
 
 
 @checked
@@ -185,10 +145,10 @@ class Cosine(_Wave):
         return self.amplitude * torch.cos(self.frequency * t)
 
     def first(self, t: Tensor) -> Tensor:
-        return -self.lipschitz * torch.sin(self.frequency * t)
+        return -self.suprema.lipschitz * torch.sin(self.frequency * t)
 
     def second(self, t: Tensor) -> Tensor:
-        return -self.smoothness * torch.cos(self.frequency * t)
+        return -self.suprema.smoothness * torch.cos(self.frequency * t)
 
 
 @checked
@@ -200,10 +160,10 @@ class Sine(_Wave):
         return self.amplitude * torch.sin(self.frequency * t)
 
     def first(self, t: Tensor) -> Tensor:
-        return self.lipschitz * torch.cos(self.frequency * t)
+        return self.suprema.lipschitz * torch.cos(self.frequency * t)
 
     def second(self, t: Tensor) -> Tensor:
-        return -self.smoothness * torch.sin(self.frequency * t)
+        return -self.suprema.smoothness * torch.sin(self.frequency * t)
 
 
 @checked
@@ -224,24 +184,16 @@ class DoubleWell:
     gamma: Positive
     width: Positive = 1.0
     radius: Finite | None = None
-    lipschitz = math.inf
-    maximum = math.inf
 
     def __post_init__(self) -> None:
         if self.radius is not None and self.radius < self.width:
             raise ValueError(f"Expected radius={self.radius} >= width={self.width}: the minima lie within it.")
 
     @property
-    def smoothness(self) -> float:
-        return self.gamma * (3 * (self._edge / self.width) ** 2 - 1)
-
-    @property
-    def hessian_lipschitz(self) -> float:
-        return 6 * self.gamma * self._edge / self.width**2
-
-    @property
-    def minimum(self) -> float:
-        return -self.gamma * self.width**2 / 4
+    def suprema(self) -> Suprema:
+        second = self.gamma * (3 * (self._edge / self.width) ** 2 - 1)
+        third = 6 * self.gamma * self._edge / self.width**2
+        return Suprema(math.inf, second, third, -self.gamma * self.width**2 / 4, math.inf)
 
     @property
     def _edge(self) -> float:
@@ -251,11 +203,11 @@ class DoubleWell:
         inner = t.clamp(-self._edge, self._edge)
         square, outer = inner.square(), t - inner
         quartic = self.gamma * square * (square / (4 * self.width**2) - 0.5)
-        return quartic + outer * (self._cubic(inner) + 0.5 * self.smoothness * outer)
+        return quartic + outer * (self._cubic(inner) + 0.5 * self.suprema.smoothness * outer)
 
     def first(self, t: Tensor) -> Tensor:
         inner = t.clamp(-self._edge, self._edge)
-        return torch.add(self._cubic(inner), t - inner, alpha=self.smoothness)
+        return torch.add(self._cubic(inner), t - inner, alpha=self.suprema.smoothness)
 
     def second(self, t: Tensor) -> Tensor:
         return self.gamma * (3 / self.width**2 * t.clamp(-self._edge, self._edge).square() - 1)
@@ -308,13 +260,13 @@ class Separable:
         is the Hessian's Lipschitz constant, since `max_i |a_i (x_i - y_i)| <= max_i |a_i| |x - y|`. The coordinates are
         independent, so the squares of the slopes add up, and so do minima and maxima.
         """
-        profiles = [profile for profile, _ in self.parts]
+        bounds = [(profile.suprema, count) for profile, count in self.parts]
         found = {
-            "smoothness": (max(p.smoothness for p in profiles), "the largest of the profiles'"),
-            "hessian_lipschitz": (max(p.hessian_lipschitz for p in profiles), "the largest of the profiles'"),
-            "lipschitz": (math.sqrt(sum(c * p.lipschitz**2 for p, c in self.parts)), "root of the sum of squares"),
-            "minimum": (sum(c * p.minimum for p, c in self.parts), "the sum of the profiles'"),
-            "maximum": (sum(c * p.maximum for p, c in self.parts), "the sum of the profiles'"),
+            "smoothness": (max(p.smoothness for p, _ in bounds), "the largest of the profiles'"),
+            "hessian_lipschitz": (max(p.hessian_lipschitz for p, _ in bounds), "the largest of the profiles'"),
+            "lipschitz": (math.sqrt(sum(c * p.lipschitz**2 for p, c in bounds)), "root of the sum of squares"),
+            "minimum": (sum(c * p.minimum for p, c in bounds), "the sum of the profiles'"),
+            "maximum": (sum(c * p.maximum for p, c in bounds), "the sum of the profiles'"),
         }
         return {name: Constant(value, "proved", why) for name, (value, why) in found.items() if math.isfinite(value)}
 
@@ -374,7 +326,8 @@ class Separable:
         return torch.cat([function(piece) for function, piece in zip(functions, pieces, strict=True)], -1)
 
 
-def hard_instance(accuracy: float, dim: int, amplitude: float = 1.0) -> tuple[Separable, Tensor]:
+@checked
+def hard_instance(accuracy: float, dim: int, amplitude: Positive = 1.0) -> tuple[Separable, Tensor]:
     """A landscape with a long ramp along a ridge, which shows the sample complexity of finding a stationary point.
 
     `F(x) = B cos(k x_1) + A cos(x_2) + sum_i>2 log cosh x_i` with `k = 4 accuracy / B` and `A = 2 sqrt(accuracy)`. The
@@ -402,7 +355,6 @@ def hard_instance(accuracy: float, dim: int, amplitude: float = 1.0) -> tuple[Se
       (tensor(0.0200, dtype=torch.float64), tensor(-0.2000, dtype=torch.float64))
     """
     validate.at_least(3, dim=dim)
-    validate.positive(amplitude=amplitude)
     validate.between(0, min(1.0, amplitude / 8), accuracy=accuracy)
     frequency = 4 * accuracy / amplitude
     parts = [(Cosine(amplitude, frequency), 1), (Cosine(2 * math.sqrt(accuracy)), 1), (LogCosh(1.0), dim - 2)]

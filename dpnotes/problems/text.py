@@ -18,21 +18,20 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from dpnotes.problems.datasets.cola import Corpus, Sentences
+from dpnotes.problems.datasets.cola import Corpus
 from dpnotes.problems.datasets.dataset import Dataset
-from dpnotes.problems.published import DataCorrupt, DataNotFound, PublishedFile, fetch
+from dpnotes.problems.published import DataCorrupt, DataNotFound, fetch, files_at
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import checked
 
 _HUB = "https://huggingface.co/google-bert/bert-base-uncased/resolve/86b5e0934494bd15c9632b12f734a8a67f723594/"
-BERT_FILES = tuple(
-    PublishedFile(name, sha256, (_HUB + name,))
-    for name, sha256 in (
-        ("config.json", "7160e1553ad2ca51d8c1cb066be533db31826e12d173824c1bb0cb1a4f187d20"),
-        ("model.safetensors", "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3"),
-        ("vocab.txt", "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"),
-    )
-)
+_BERT_SHA256 = {
+    "config.json": "7160e1553ad2ca51d8c1cb066be533db31826e12d173824c1bb0cb1a4f187d20",
+    "model.safetensors": "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3",
+    "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+}
+BERT_FILES = files_at(_BERT_SHA256, _HUB)
 _BERT_FOLDER = "bert-base-uncased"
 _INITIAL_STD = 0.02  # of weights and embeddings of BERT-base, in the authors' code
 
@@ -105,6 +104,7 @@ def bert_tokenizer() -> Tokenizer:
     return tokenise
 
 
+@checked
 def tokenise(
     corpus: Corpus, tokenizer: Tokenizer, length: int, test: Literal["both", "in-domain", "out-of-domain"] = "both"
 ) -> Dataset:
@@ -120,25 +120,12 @@ def tokenise(
     Raises:
       ValueError: outside these domains.
     """
-    parts = {
-        "in-domain": (corpus.in_domain,),
-        "out-of-domain": (corpus.out_of_domain,),
-        "both": (corpus.in_domain, corpus.out_of_domain),
-    }
-    validate.one_of(parts, test=test)
-    held_out = Sentences(
-        tuple(text for part in parts[test] for text in part.texts), torch.cat([part.labels for part in parts[test]])
-    )
-    return Dataset(
-        f"{corpus.name}, {length} pieces, test: {test}",
-        tokenizer(corpus.train.texts, length),
-        corpus.train.labels,
-        tokenizer(held_out.texts, length),
-        held_out.labels,
-        2,
-        corpus.licence,
-        corpus.source,
-    )
+    parts = {"in-domain": corpus.in_domain, "out-of-domain": corpus.out_of_domain}
+    held_out = [part for name, part in parts.items() if test in (name, "both")]
+    texts, labels = [text for part in held_out for text in part.texts], torch.cat([part.labels for part in held_out])
+    train = tokenizer(corpus.train.texts, length), corpus.train.labels
+    name = f"{corpus.name}, {length} pieces, test: {test}"
+    return Dataset(name, *train, tokenizer(texts, length), labels, 2, corpus.licence, corpus.source)
 
 
 # ---------------------------------------------------------------- BERT
@@ -196,22 +183,14 @@ class Bert(nn.Module):
         validate.at_least(2, num_classes=num_classes)
         self.size = size
         hidden = size.hidden
-        embeddings = nn.ModuleDict(
-            {
-                "word_embeddings": nn.Embedding(size.vocabulary, hidden),
-                "position_embeddings": nn.Embedding(size.max_length, hidden),
-                "token_type_embeddings": nn.Embedding(2, hidden),
-                "LayerNorm": nn.LayerNorm(hidden, eps=1e-12),
-            }
+        embeddings = _named(
+            word_embeddings=nn.Embedding(size.vocabulary, hidden),
+            position_embeddings=nn.Embedding(size.max_length, hidden),
+            token_type_embeddings=nn.Embedding(2, hidden),
+            LayerNorm=nn.LayerNorm(hidden, eps=1e-12),
         )
-        layers = nn.ModuleList(_Layer(size) for _ in range(size.layers))
-        self.bert = nn.ModuleDict(
-            {
-                "embeddings": embeddings,
-                "encoder": nn.ModuleDict({"layer": layers}),
-                "pooler": nn.ModuleDict({"dense": nn.Linear(hidden, hidden)}),
-            }
-        )
+        encoder = _named(layer=nn.ModuleList(_Layer(size) for _ in range(size.layers)))
+        self.bert = _named(embeddings=embeddings, encoder=encoder, pooler=_named(dense=nn.Linear(hidden, hidden)))
         self.classifier = nn.Linear(hidden, num_classes)
 
     def forward(self, packed: Tensor) -> Tensor:
@@ -240,15 +219,9 @@ class _Layer(nn.Module):
     def __init__(self, size: BertSize) -> None:
         super().__init__()
         self.heads = size.heads
-        self.attention = nn.ModuleDict(
-            {
-                "self": nn.ModuleDict(
-                    {name: nn.Linear(size.hidden, size.hidden) for name in ("query", "key", "value")}
-                ),
-                "output": _residual(size.hidden, size.hidden),
-            }
-        )
-        self.intermediate = nn.ModuleDict({"dense": nn.Linear(size.hidden, size.intermediate)})
+        projections = _named(**{name: nn.Linear(size.hidden, size.hidden) for name in ("query", "key", "value")})
+        self.attention = nn.ModuleDict({"self": projections, "output": _residual(size.hidden, size.hidden)})
+        self.intermediate = _named(dense=nn.Linear(size.hidden, size.intermediate))
         self.output = _residual(size.intermediate, size.hidden)
 
     def forward(self, x: Tensor, present: Tensor) -> Tensor:
@@ -264,9 +237,11 @@ class _Layer(nn.Module):
 
 
 def _residual(num_inputs: int, num_outputs: int) -> nn.ModuleDict:
-    return nn.ModuleDict(
-        {"dense": nn.Linear(num_inputs, num_outputs), "LayerNorm": nn.LayerNorm(num_outputs, eps=1e-12)}
-    )
+    return _named(dense=nn.Linear(num_inputs, num_outputs), LayerNorm=nn.LayerNorm(num_outputs, eps=1e-12))
+
+
+def _named(**parts: nn.Module) -> nn.ModuleDict:
+    return nn.ModuleDict(parts)
 
 
 def _add(parts: Any, inside: Tensor, outside: Tensor) -> Tensor:

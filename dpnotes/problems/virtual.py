@@ -137,11 +137,11 @@ class VirtualData:
         per_example = 2 * num_examples / failure_probability
         largest = math.sqrt(2 * math.log(per_example * max(noisy, 1)))
         length = math.sqrt(noisy) + math.sqrt(2 * math.log(per_example))
-        profiles = [profile for profile, _ in self.features.parts]
+        bounds = [profile.suprema for profile, _ in self.features.parts]
         added = {
-            "lipschitz": length * max(p.lipschitz for p in profiles),
-            "smoothness": largest * max(p.smoothness for p in profiles),
-            "hessian_lipschitz": largest * max(p.hessian_lipschitz for p in profiles),
+            "lipschitz": length * max(p.lipschitz for p in bounds),
+            "smoothness": largest * max(p.smoothness for p in bounds),
+            "hessian_lipschitz": largest * max(p.hessian_lipschitz for p in bounds),
         }
         where = f"for {num_examples:g} examples at once, with probability {1 - failure_probability:g}: union bound"
         return {
@@ -193,7 +193,7 @@ class VirtualData:
 
     @property
     def _noisy_coordinates(self) -> int:
-        return sum(count for profile, count in self.features.parts if profile.lipschitz)
+        return sum(count for profile, count in self.features.parts if profile.suprema.lipschitz)
 
     def _with_noise(self, base: dict[str, Constant]) -> dict[str, Constant]:
         found, noise = dict(base), self.features.constants
@@ -201,7 +201,7 @@ class VirtualData:
             where = "the features' slopes"
             found["variance"] = Constant(noise["lipschitz"].value ** 2, "proved", f"sum of squares of {where}")
             # E exp(|N(0, s^2 I_k)|^2 / sigma^2) = (1 - 2 s^2 / sigma^2)^(-k / 2), and less if a slope is below s.
-            slope = max(profile.lipschitz for profile, _ in self.features.parts)
+            slope = max(profile.suprema.lipschitz for profile, _ in self.features.parts)
             sigma = slope * math.sqrt(-2 / math.expm1(-2 / self._noisy_coordinates)) if slope else 0.0
             found["norm_subgaussian"] = Constant(sigma, "proved", f"the normal law with the largest of {where}")
         if "smoothness" in base:

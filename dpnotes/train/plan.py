@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +40,27 @@ class Trained:
     module: nn.Module
     guarantee: Guarantee
     training: Training
+
+
+class TrainingOptions(TypedDict, total=False):
+    """The arguments of `TrainingPlan.train` that few trainings need.
+
+    Args:
+      loss: "cross-entropy", or a function of outputs and labels to `(batch,)` losses.
+      example: inputs and label of a public example, `(1, ...)` each, on which the network is tried out; or None.
+      vouched: layer classes that process each example separately, as you vouch for; the guarantee names them.
+      start_is_public: whether the weights do not depend on these data although a plan trained them (on public data,
+        or on other people's). The guarantee is then that of this training alone.
+      report: called with one line after each evaluation.
+      not_covered: other quantities that depend on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
+    """
+
+    loss: Literal["cross-entropy"] | Loss
+    example: tuple[Tensor, ...] | None
+    vouched: tuple[type[nn.Module], ...]
+    start_is_public: bool
+    report: Callable[[str], None] | None
+    not_covered: tuple[str, ...]
 
 
 @checked
@@ -156,15 +177,10 @@ class TrainingPlan:
         *,
         step_size: float | Tensor,
         momentum: float = 0.0,
-        loss: Literal["cross-entropy"] | Loss = "cross-entropy",
         streams: Streams | None = None,
         evaluation: Evaluation | None = None,
         checkpoint: Checkpoint | None = None,
-        report: Callable[[str], None] | None = None,
-        not_covered: tuple[str, ...] = (),
-        start_is_public: bool = False,
-        example: tuple[Tensor, ...] | None = None,
-        vouched: tuple[type[nn.Module], ...] = (),
+        **more: Unpack[TrainingOptions],
     ) -> Trained:
         """Train a network, starting from its current weights.
 
@@ -179,17 +195,11 @@ class TrainingPlan:
           step_size: above 0; one number, or one per step, `(num_steps,)`; after the last entry it stays constant.
           momentum: in [0, 1), of the moving average of the gradients (`Descent`): with 0.9, a step size of 1 is what
             `torch.optim.SGD` calls 0.1.
-          loss: "cross-entropy", or a function of outputs and labels to `(batch,)` losses.
           streams: with one key. None: secret streams of the operating system. A run on seeded streams can be repeated;
             its guarantee assumes that the seed stays secret.
           evaluation: data and frequency of the measured losses and accuracies; exact, and covered by no guarantee.
           checkpoint: where and how often the training is stored; if the file exists, the training resumes from it.
-          report: called with one line after each evaluation.
-          not_covered: other quantities that depend on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
-          start_is_public: whether the weights do not depend on these data although a plan trained them (on public data,
-            or on other people's). The guarantee is then that of this training alone.
-          example: inputs and label of a public example, `(1, ...)` each, on which the network is tried out; or None.
-          vouched: layer classes that process each example separately, as you vouch for; the guarantee names them.
+          **more: of `TrainingOptions`, such as a loss of your own.
 
         Raises:
           DamagedFileError: if the checkpoint's content is not what was written.
@@ -200,7 +210,11 @@ class TrainingPlan:
         """
         parts = inputs if isinstance(inputs, tuple) else (inputs,)
         validate.instance(Tensor, **{f"inputs[{i}]": part for i, part in enumerate(parts)})
+        report, not_covered = more.pop("report", None), more.pop("not_covered", ())
+        start_is_public = more.pop("start_is_public", False)
+        network: Any = more  # what `ModuleProblem` takes, or refuses
         validate.instance(tuple, not_covered=not_covered)  # the letters of a text would be a tuple too
+        validate.flag(start_is_public=start_is_public)
         try:
             before = () if start_is_public else tuple(map(from_json, _remembered(module)))
         except ValueError as error:
@@ -216,7 +230,7 @@ class TrainingPlan:
             settings = {**checkpoint.settings, "trained before": [str(claim) for claim in before]}
             checkpoint = replace(checkpoint, settings=settings)
         self._warn_of_other_data(len(labels))
-        problem = ModuleProblem(module, inputs, labels, loss=loss, example=example, vouched=vouched)
+        problem = ModuleProblem(module, inputs, labels, **network)
         oracle = self.oracle(problem)
         streams = Streams.secure(1, labels.device) if streams is None else streams
         start = problem.initial(streams, only=[])

@@ -6,7 +6,6 @@ not manipulation: a person who changes a file on purpose can recompute the sha25
 """
 
 import hashlib
-import io
 import json
 import os
 import tempfile
@@ -43,7 +42,9 @@ def write(contents: Mapping[Path, bytes], mode: int = 0o644) -> None:
     with _temporary_names(contents, mode) as names:
         for path, content in contents.items():
             with _named(path), names[path].open("wb") as file:
-                _write_and_sync(file, content)
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
         for path in contents:
             with _named(path):
                 os.replace(names[path], _linked(path))
@@ -138,12 +139,6 @@ def unsealed_json(path: Path, **about: Any) -> dict[str, Any]:
 
 def _seal(content: bytes) -> bytes:
     return f"dpnotes sha256 {hashlib.sha256(content).hexdigest()}\n".encode()
-
-
-def _write_and_sync(file: io.BufferedWriter, content: bytes) -> None:
-    file.write(content)
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def _sync(folder: Path) -> None:

@@ -40,25 +40,18 @@ def _named(ranks: tuple[int, ...]) -> str:
 
 
 class Processes(Protocol):
-    """A group of `size` processes, of which this one has the number `rank`."""
+    """A group of `size` processes, at least 1, of which this one has the number `rank`, from 0 on.
+
+    `gather` returns the tensors of all processes, `(size, *shape)`, to the bit; all call it with the same shape and
+    type. `gather_json` returns the values of all processes after a round trip through JSON: tuples become lists.
+    """
 
     @property
-    def rank(self) -> int:
-        """The number of this process, from 0 on."""
-        ...
-
+    def rank(self) -> int: ...  # noqa: D102
     @property
-    def size(self) -> int:
-        """The number of processes, at least 1."""
-        ...
-
-    def gather(self, values: Tensor) -> Tensor:
-        """The tensors of all processes, `(size, *shape)`, to the bit; all call it with the same shape and type."""
-        ...
-
-    def gather_json(self, value: Any) -> list[Any]:
-        """The values of all processes after a round trip through JSON: tuples become lists."""
-        ...
+    def size(self) -> int: ...  # noqa: D102
+    def gather(self, values: Tensor) -> Tensor: ...  # noqa: D102
+    def gather_json(self, value: Any) -> list[Any]: ...  # noqa: D102
 
 
 class _Alone:

@@ -43,6 +43,13 @@ def real(**named: object) -> None:
             raise ValueError(f"Expected {shown(name, value)} to be finite.")
 
 
+def _each(named: dict[str, Any], holds: Callable[[Any], bool], expected: str) -> None:
+    """Refuse the first value for which the condition does not hold."""
+    for name, value in named.items():
+        if not holds(value):
+            raise ValueError(f"Expected {expected.format(shown(name, value))}.")
+
+
 def _as_wide_as_python(name: str, value: object) -> None:
     """Refuse numpy's narrow numbers, which overflow or wrap where Python's do not; a cache takes one for its equal."""
     if str(getattr(value, "dtype", "float64")) not in ("float64", "int64"):
@@ -64,9 +71,7 @@ def positive(**named: object) -> None:
     ValueError: Expected epsilon=-1.0 > 0.
     """
     real(**named)
-    for name, value in named.items():
-        if not value > 0:  # type: ignore[operator]
-            raise ValueError(f"Expected {shown(name, value)} > 0.")
+    _each(named, lambda value: value > 0, "{} > 0")
 
 
 def non_negative(**named: object) -> None:
@@ -77,9 +82,7 @@ def non_negative(**named: object) -> None:
     ValueError: Expected rho=-0.5 >= 0.
     """
     real(**named)
-    for name, value in named.items():
-        if not value >= 0:  # type: ignore[operator]
-            raise ValueError(f"Expected {shown(name, value)} >= 0.")
+    _each(named, lambda value: value >= 0, "{} >= 0")
 
 
 def between(low: float, high: float, /, **named: object) -> None:
@@ -90,9 +93,7 @@ def between(low: float, high: float, /, **named: object) -> None:
     ValueError: Expected 0 < delta=1.5 < 1.
     """
     real(**named)
-    for name, value in named.items():
-        if not low < value < high:  # type: ignore[operator]
-            raise ValueError(f"Expected {low} < {shown(name, value)} < {high}.")
+    _each(named, lambda value: low < value < high, f"{low} < {{}} < {high}")
 
 
 def at_least(minimum: int, /, **named: object) -> None:
@@ -103,11 +104,8 @@ def at_least(minimum: int, /, **named: object) -> None:
     ValueError: Expected num_steps=0 >= 1.
     """
     _integer(**named)
-    for name, value in named.items():
-        if not value >= minimum:  # type: ignore[operator]
-            raise ValueError(f"Expected {shown(name, value)} >= {minimum}.")
-        if not _finite(value):  # type: ignore[arg-type]
-            raise ValueError(f"Expected {shown(name, value)} < 2^1024.")
+    _each(named, lambda value: value >= minimum, f"{{}} >= {minimum}")
+    _each(named, _finite, "{} < 2^1024")
 
 
 def _integer(**named: object) -> None:
@@ -195,9 +193,7 @@ def index(length: int, /, **named: object) -> None:
     ValueError: Expected 0 <= run=-1 < 3.
     """
     _integer(**named)
-    for name, value in named.items():
-        if not 0 <= value < length:  # type: ignore[operator]
-            raise ValueError(f"Expected 0 <= {shown(name, value)} < {length}.")
+    _each(named, lambda value: 0 <= value < length, f"0 <= {{}} < {length}")
 
 
 def provides(*attributes: str, **named: Any) -> None:

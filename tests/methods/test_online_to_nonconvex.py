@@ -66,20 +66,6 @@ def test_windows_are_means_of_the_points_that_were_asked_and_each_is_returned_as
     assert (counts - uneven).abs().max() > 4.5 * (0.25 * 0.75 / runs) ** 0.5, "control"
 
 
-def test_moves_are_at_most_so_long_and_points_lie_on_them():
-    start = torch.tensor([[3.0, 4.0]], dtype=torch.float64)
-    method = OnlineToNonconvex(200, 0.05, 0.1, 10)
-    _, seen = driven(method, Field(lambda x: 5 * x, 1), start)
-    before = start
-    for state in seen[:-1]:
-        step = state.x - state.iterate
-        assert state.move.norm() <= 0.1 * (1 + 1e-12) and step.norm() <= state.move.norm()
-        assert torch.allclose(step * state.move.norm(), state.move * step.norm(), atol=1e-12), "on the move"
-        assert (state.x - before).norm() <= 0.2 * (1 + 1e-9)
-        before = state.x
-    assert max(float(state.move.norm()) for state in seen) == pytest.approx(0.1)
-
-
 def test_a_window_begins_at_rest_with_restart():
     start = torch.zeros(1, 1, dtype=torch.float64)
     for restart in (True, False):

@@ -22,7 +22,7 @@ from dpnotes.methods.loop import drive
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import MESSAGES, OWN_RECORDS, Clients
 from dpnotes.oracles.clipped import ClippedGradient
-from dpnotes.oracles.holdings import ClientSamples, HeldExamples, TiltedSamples, dirichlet_split
+from dpnotes.oracles.holdings import ClientSamples, TiltedSamples, dirichlet_split
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
@@ -558,14 +558,6 @@ def test_a_small_concentration_deals_labels_unevenly():
     assert all(map(torch.equal, dirichlet_split(labels, 8, 1.0, "a"), dirichlet_split(labels, 8, 1.0, "a")))
     with pytest.raises(ValueError, match="one a client or more"):
         dirichlet_split(labels[:3], 4, 1.0, 0)
-
-
-@pytest.mark.parametrize("table", [[[0, 1, 0]], [[0, 1, 50]], [[-1, 0, 1]]])
-def test_a_row_holds_an_example_once(table: list[list[int]]):
-    problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.5, seed=0)
-    with pytest.raises(ValueError, match="Expected each row of table to hold some of 50 examples once"):
-        HeldExamples(problem, torch.tensor(table))
-    assert HeldExamples(problem, torch.tensor([[0, 1, 49], [1, 0, 2]])).num_examples == 3, "control"
 
 
 def test_bad_input_is_named():

@@ -33,7 +33,7 @@ from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 from dpnotes.util import processes
 from dpnotes.util.processes import ALONE, ProcessLost, Together, agree
-from tests.clients_worker import DIM, RUNS, STEPS, path
+from tests.clients_worker import DIM, RUNS, path
 
 ROOT = Path(__file__).parents[2]
 ACTIVE = torch.ones(RUNS, dtype=torch.bool)
@@ -160,13 +160,6 @@ def test_processes_go_one_path_to_the_bit(tmp_path: Path, num_clients: int, size
         out = tmp_path / str(num_processes)
         for found in ended(out, start(out, num_processes, num_clients, size)):
             assert torch.equal(found, alone)
-
-
-@pytest.mark.slow
-def test_two_processes_go_the_path_of_one(tmp_path: Path):
-    found = ended(tmp_path, start(tmp_path, 2, 5, 2))
-    alone = path(5, 2, ALONE)
-    assert torch.equal(found[0], alone) and torch.equal(found[1], alone) and alone.shape == (STEPS, RUNS, DIM)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Releases: SPIDER on all data, whose noise is claimed, bounds, amplification, noise that a run chooses."""
 
-import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +12,7 @@ from stand_ins import Spy, Wrapped
 from torch import Tensor
 
 from dpnotes.core import FRESH, WHOLE, Ledger, Request, Sensitive, Status
-from dpnotes.guarantees import Assumption, Basis
+from dpnotes.guarantees import Assumption
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.release import Answer, Ask, Meter, ReleasePlan, Releases, ReleasingOracle, State
@@ -39,50 +38,12 @@ from tests.oracles.test_release import (
     ZERO,
     N,
     begun,
-    cubes,
-    normal,
     population,
     rows,
     spider,
 )
 
-
-# ---------------------------------------------------------------- SPIDER on all data, at several points
-@dataclass(frozen=True, eq=False)
-class Smoothed:
-    """Samples whose gradients are means over points around the given one."""
-
-    samples: Any
-    offsets: Tensor
-
-    @property
-    def total(self) -> Tensor:
-        return self.samples.total
-
-    def queries(self, count: Tensor, new: Tensor) -> tuple[Tensor, None]:
-        return len(self.offsets) * torch.where(new, count, 2 * count), None
-
-    @property
-    def basis(self) -> Basis:
-        return self.samples.basis
-
-    def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> Any:
-        return SmoothedBatch(self.samples.batch(start, count, streams, call), self.offsets)
-
-    def take(self, index: Tensor) -> "Smoothed":
-        return Smoothed(self.samples.take(index), self.offsets)
-
-
-@dataclass(frozen=True, eq=False)
-class SmoothedBatch:
-    batch: Any
-    offsets: Tensor
-
-    def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
-        return self.batch.term(x[:, None] + self.offsets, previous[:, None] + self.offsets, new, bound)
-
-
-OFFSETS = 0.3 * normal("offsets", 5, DIM)
+# ---------------------------------------------------------------- SPIDER on all data
 
 
 def walked(oracle: Any, steps: int) -> list[tuple[State, Tensor, Any]]:
@@ -94,8 +55,8 @@ def walked(oracle: Any, steps: int) -> list[tuple[State, Tensor, Any]]:
     return seen
 
 
-def test_a_smoothed_gradient_of_all_data_costs_what_both_multipliers_say():
-    samples = Smoothed(DataSetSamples(PROBLEM, 3), OFFSETS)
+def test_a_gradient_of_all_data_costs_what_both_multipliers_say():
+    samples = DataSetSamples(PROBLEM, 3)
     options = {"refresh": Refresh.every(3), "batches": BatchSizes(1), "gradient_bound": 2.0, "smoothness": 1.0}
     oracle = Spider(samples, Gaussian(), 4.0, rows(0.085), sampling=WHOLE, difference_multiplier=9.0, **options)
     ledger, seen = Ledger(), walked(oracle, 6)
@@ -103,49 +64,13 @@ def test_a_smoothed_gradient_of_all_data_costs_what_both_multipliers_say():
         ledger.add(estimate.price)
     meter = seen[-1][0].meter
     each = [0.5 / 16, 0.5 / 81, 0.5 / 81]
-    assert [e.num_gradients.tolist() for _, _, e in seen[:3]] == [[5 * N] * RUNS] + [[10 * N] * RUNS] * 2
+    assert [e.num_gradients.tolist() for _, _, e in seen[:3]] == [[N] * RUNS] + [[2 * N] * RUNS] * 2
     assert [int(e.status[0]) for _, _, e in seen] == [0] * 5 + [Status.BUDGET_EXHAUSTED]
     assert torch.allclose(ledger.rho(), meter.spent, rtol=1e-12) and not meter.used.any()
     assert torch.allclose(meter.spent, rows(sum(each) + sum(each[:2])), rtol=1e-9)
     assert all(price.sampling == WHOLE for price in ledger.prices)
     once = replace(oracle, sampling=FRESH, batches=BatchSizes(N), refresh=Refresh.every(9))
     assert walked(once, 2)[-1][2].status.tolist() == [Status.DATA_EXHAUSTED] * RUNS, "control: examples used up"
-
-
-def test_without_noise_a_smoothed_gradient_is_the_mean_over_the_points():
-    options = {"refresh": Refresh.every(3), "batches": BatchSizes(1), "gradient_bound": 1e9, "smoothness": 1e9}
-    infinite = rows(math.inf)
-    for at_once in (3, 4096):
-        samples = Smoothed(DataSetSamples(PROBLEM, at_once), OFFSETS)
-        for _, x, estimate in walked(Spider(samples, Exact(), 0.0, infinite, sampling=WHOLE, **options), 5):
-            weights = torch.full((RUNS, N), 1 / N, dtype=torch.float64)
-            means = [PROBLEM.gradients(x + offset).weighted_sum(weights) for offset in OFFSETS]
-            assert torch.allclose(estimate.gradient, torch.stack(means).mean(0), atol=1e-10)
-            plain = PROBLEM.gradients(x).weighted_sum(weights)
-            assert not torch.allclose(estimate.gradient, plain, atol=1e-3), "control"
-    calls, x = torch.zeros(RUNS).long(), normal("x", RUNS, DIM)
-    batch = VirtualSamples(population(), 10**9).batch(calls, calls + 50, Streams.of(0, range(RUNS)), calls)
-    for new in (EVERY, ~EVERY):
-        several = batch.term(x[:, None] + OFFSETS, 2 * x[:, None] + OFFSETS, new, rows(9.0))
-        means = [batch.term(x + offset, 2 * x + offset, new, rows(9.0)) for offset in OFFSETS]
-        assert torch.allclose(several, torch.stack(means).mean(0), atol=1e-12)
-
-
-def test_a_neighbour_moves_a_term_over_several_points_by_at_most_the_sensitivity():
-    spy = Spy(Exact())
-    x, previous = normal("x", RUNS, DIM), normal("y", RUNS, DIM)
-    for scale in (1.0, -1.0):
-        examples = normal("examples", N, DIM).clone()
-        examples[3] = 50.0 * scale
-        oracle = Spider(
-            Smoothed(DataSetSamples(cubes(examples)), OFFSETS), spy, 1.0, rows(9.0), Refresh.every(9), BatchSizes(1),
-            0.5, 2.0, sampling=WHOLE,
-        )  # fmt: skip
-        state = oracle.estimate(oracle.init(x), previous, Streams.of(0, range(RUNS)), EVERY)[0]
-        oracle.estimate(state, x, Streams.of(0, range(RUNS)), EVERY)
-    for one, other in zip(spy.requests[:2], spy.requests[2:], strict=True):
-        move = torch.linalg.vector_norm(one.answer.value - other.answer.value, dim=1)
-        assert (move <= one.answer.l2_sensitivity * (1 + 1e-9)).all() and bool((move > 0).all())
 
 
 def test_what_does_not_go_with_two_multipliers_or_a_sampling_is_refused():

@@ -14,11 +14,12 @@ from dpnotes.core import FRESH, WHOLE, Status
 from dpnotes.guarantees import EXAMPLES_APART
 from dpnotes.oracles import smoothed
 from dpnotes.oracles.samples import DIRECTIONS_PURPOSE, ORDER_PURPOSE, PREVIOUS_PURPOSE, WrittenOut
-from dpnotes.oracles.smoothed import SmoothedSamples, ball_smoothness, in_ball, on_sphere
+from dpnotes.oracles.smoothed import SmoothedSamples, in_ball, on_sphere
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.audit import GaussianPair
 from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.privacy.tree import Tree
+from dpnotes.problems.smoothing import smoothing_constant
 from dpnotes.random.streams import Streams
 
 DIM, RUNS, RADIUS = 3, 20_000, 0.3
@@ -151,7 +152,7 @@ def test_the_smoothed_gradient_is_as_smooth_as_is_said_and_a_kink_reaches_it():
         inside = in_ball(Streams.of("kink", [dim]).normal("x", 0, 10**6 * (dim + 2) // dim).view(-1, dim + 2))[:, 0]
         slope = float((inside + step).sign().mean() - (inside - step).sign().mean()) / (2 * step)
         error = SIGMAS * (slope / len(inside) / step) ** 0.5 + 1e-3
-        assert slope == pytest.approx(ball_smoothness(dim), abs=error)
+        assert slope == pytest.approx(smoothing_constant(dim), abs=error)
 
 
 # ---------------------------------------------------------------- what it costs, in evaluations and in memory
@@ -310,12 +311,12 @@ def test_as_printed_an_example_moves_an_increment_by_far_more_than_is_promised_a
     def increments(**how: Any) -> tuple[Tensor, Any]:
         oracle = Spider(
             SmoothedSamples(problem, RADIUS, 8 * DIM, **how), Exact(), 0.0, torch.full((runs,), math.inf).double(),
-            Refresh.every(5), BatchSizes(4, 1), 1.5, 1.5 * ball_smoothness(DIM) / RADIUS, least_move=0.02,
+            Refresh.every(5), BatchSizes(4, 1), 1.5, 1.5 * smoothing_constant(DIM) / RADIUS, least_move=0.02,
         )  # fmt: skip
         first, second = walk(oracle, runs, 2, 0.01)
         return (second[1].gradient - first[1].gradient).norm(dim=1), second[0].meter.exceeded
 
-    promised = 1.5 * ball_smoothness(DIM) / RADIUS * 0.02
+    promised = 1.5 * smoothing_constant(DIM) / RADIUS * 0.02
     lengths, exceeded = increments(independent=True, clipped=False)
     assert lengths.mean() > 2 * promised and (exceeded[lengths > promised * 1.001] > 0).all()
     lengths, exceeded = increments(independent=True)

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import FRESH, Constant, Relation, Request, Sampling, Sensitive, Status
-from dpnotes.oracles import smoothed
 from dpnotes.oracles.batches import draw
 from dpnotes.oracles.samples import (
     DIRECTIONS_PURPOSE,
@@ -34,6 +33,7 @@ from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import exponential
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.separable import Cosine, Separable, Sine
+from dpnotes.problems.smoothing import smoothing_constant
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 
@@ -481,7 +481,7 @@ def conversion_steps(module: Any, setting: Conversion, printed: frozenset[int] =
     order = shuffled(torch.arange(setting.examples)[None], setting.examples, STREAMS, ORDER_PURPOSE)[0]
     away = lambda at, places: at - own[0][order[torch.tensor(places)]][:, None]  # noqa: E731
     move = 2 * p.largest_move * (1 + 2.0**-10)
-    kappa = smoothed.ball_smoothness(DIM)
+    kappa = smoothing_constant(DIM)
     clip = {"C1": p.first_bound, "C2": 1.25 * kappa / p.radius * move}
     given: dict[str, Any] = {"n": setting.examples, "Sigma": p.period, "m": p.directions, **clip}
     given |= {"y": partial(drawn_points, setting)}

@@ -161,20 +161,3 @@ def test_a_state_that_does_not_fit_is_refused_whole() -> None:
     with pytest.raises(ValueError, match=r"missing: \[\], unknown: \['bn1.num_batches_tracked'"):
         load_pretrained(resnet18(3, width=2, norm="group"), state)
     assert torch.equal(target.conv1.weight, before)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: conv_net(1), "Expected num_classes=1 >= 2"),
-        (lambda: conv_net(width=0), "Expected width=0 >= 1"),
-        (lambda: conv_net(norm="layer"), "Expected norm='layer' to be one of: batch, group"),  # type: ignore[arg-type]
-        (lambda: conv_net(activation="elu"), "Expected activation='elu' to be one of"),  # type: ignore[arg-type]
-        (lambda: conv_net(pooling="min"), "Expected pooling='min' to be one of: max, average"),  # type: ignore[arg-type]
-        (lambda: small_conv_net(in_channels=0), "Expected in_channels=0 >= 1"),
-        (lambda: resnet18(stem="mnist"), "Expected stem='mnist' to be one of: imagenet, cifar"),  # type: ignore[arg-type]
-    ],
-)
-def test_bad_input_is_named(call: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()

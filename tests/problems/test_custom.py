@@ -58,7 +58,6 @@ def test_bad_input_is_named() -> None:
     good = torch.ones(4, 2)
     for call, message in (
         (lambda: CustomProblem(loss, 2), "num_data_tensors=0 >= 1"),
-        (lambda: CustomProblem(loss, 0, good), "dim=0 >= 1"),
         (lambda: CustomProblem(loss, 2, good[:0]), "num_examples=0 >= 1"),
         (lambda: CustomProblem(loss, 2, good, good[:3]), r"data\[0\]: 4, data\[1\]: 3"),
         (lambda: CustomProblem(loss, 2, good * math.nan), r"data\[0\] without NaN"),

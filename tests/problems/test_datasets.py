@@ -261,7 +261,6 @@ def test_gaussian_auxiliary_data_can_be_learnt_and_are_no_ones() -> None:
         ({"test_inputs": torch.zeros(1, 3)}, "test_inputs.shape"),
         ({"train_inputs": torch.zeros(1), "test_inputs": torch.zeros(1)}, "train_inputs.shape"),
         ({"train_labels": torch.tensor([2])}, "train_labels of toy in 0 ... 1"),
-        ({"num_classes": 1}, "num_classes=1 >= 2"),
     ),
 )
 def test_bad_data_are_named(change: dict, message: str) -> None:

@@ -462,17 +462,6 @@ def test_a_loss_of_your_own() -> None:
     assert made("linear")[0].constants["lower_bound"].value == 0
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
-    " " in torch.__file__, reason="torch.compile calls its compiler without quotes around torch's folder"
-)
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-def test_compiled_passes_give_the_same_sum() -> None:
-    plain, compiled = made("small ConvNet")[0], made("small ConvNet", compile=True)[0]
-    x, weights = points(plain), normal(2, 5, name="weights")
-    same(compiled.gradients(x).weighted_sum(weights), plain.gradients(x).weighted_sum(weights))
-
-
 def check_on_a_gpu(autocast: torch.dtype | None) -> None:
     """Compare a GPU's answers with the CPU's: to 8 bits in bfloat16, to 11 in the TF32 that cuDNN uses for float32."""
     inputs, labels = normal(6, 3, 32, 32).float(), torch.arange(6) % CLASSES

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from pretend_device import PretendCuda
-from torch import Tensor, nn
+from torch import Tensor
 from torch.profiler import profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -124,25 +124,6 @@ def test_zero_gradients_have_norm_zero(activation: Activation) -> None:
     assert (found.norms()[0, certain] == 0).all()
     assert (found.norms()[0, ~certain] > 1).all()
     assert found.weighted_sum(certain[None].double()).abs().max() == 0
-
-
-@pytest.mark.parametrize("activation", ("tanh", "relu"))
-def test_mean_weights_give_the_gradient_of_the_mean_loss(activation: Activation) -> None:
-    problem = network(activation, num_classes=4)
-    modules = {"tanh": nn.Tanh, "relu": nn.ReLU}
-    net = nn.Sequential(nn.Linear(5, 7), modules[activation](), nn.Linear(7, 4)).double()
-    x = torch.zeros(1, problem.dim, dtype=torch.float64)
-    w1, b1, w2, b2 = problem.layers(x)
-    p1, c1, p2, c2 = net.parameters()
-    for mine, theirs in ((w1, p1.T), (b1, c1), (w2, p2.T), (b2, c2)):
-        mine[0] = theirs.detach()
-    loss = nn.functional.cross_entropy(net(problem.inputs), problem.labels)
-    loss.backward()
-    found = problem.gradients(x)
-    gradient = found.weighted_sum(torch.full((1, 17), 1 / 17, dtype=torch.float64))
-    for mine, theirs in zip(problem.layers(gradient), (p1.grad.T, c1.grad, p2.grad.T, c2.grad), strict=True):  # type: ignore[union-attr]
-        torch.testing.assert_close(mine[0], theirs, rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(found.losses.mean(1), loss.detach()[None], rtol=1e-12, atol=0)
 
 
 def test_tanh_is_tanh() -> None:
@@ -263,9 +244,6 @@ def test_bytes_per_run_is_the_measured_peak(
         ({"labels": torch.tensor([0.0])}, "int64"),
         ({"labels": torch.tensor([2])}, r"labels in 0 ... 1, got 2 ... 2"),
         ({"labels": torch.tensor([-1])}, r"got -1"),
-        ({"num_hidden": 0}, "num_hidden=0 >= 1"),
-        ({"num_classes": 1}, "num_classes=1 >= 2"),
-        ({"activation": "sine"}, "activation='sine' to be one of: tanh, relu"),
     ),
 )
 def test_bad_input_is_named(change: dict, message: str) -> None:

@@ -69,6 +69,16 @@ def examples_alone(module: nn.Module, problem: ModuleProblem, row: Tensor) -> Te
     return torch.stack(found)
 
 
+def gradients_are_each_example_s_own(module: nn.Module, inputs: Tensor | None = None) -> None:
+    problem = problem_of(module, inputs)
+    x = problem.initial(Streams.of("x", [0]), only=[]) + 0.3 * Streams.of("x", [0]).normal("x", 0, problem.dim)
+    expected = examples_alone(module, problem, x[0])
+    for _ in range(2):  # the first pass learns which parameters are used elsewhere than in their layer
+        found = problem.gradients(x)
+        same(found.norms()[0], expected.norm(dim=1))
+        same(found.weighted_sum(torch.ones(1, NUM_EXAMPLES, dtype=torch.float64))[0], expected.sum(0))
+
+
 def problem_of(module: nn.Module, inputs: Tensor | None = None, **options: Any) -> ModuleProblem:
     inputs = normal(NUM_EXAMPLES, 4) if inputs is None else inputs
     return ModuleProblem(module, inputs, torch.arange(len(inputs)) % CLASSES, **options)
@@ -258,14 +268,7 @@ def test_a_layer_that_is_called_with_other_parameters_is_written_out() -> None:
 
     for called in (forward, hyper):
         parts = {"body": nn.Linear(4, 4), "head": nn.Linear(4, 3), "scale": nn.Parameter(torch.tensor(2.0))}
-        module = Both(called, **parts).double()
-        problem = problem_of(module)
-        x = problem.initial(Streams.of("x", [0]), only=[])
-        expected = examples_alone(module, problem, x[0])
-        for _ in range(2):  # the first pass learns which parameters these are
-            found = problem.gradients(x)
-            same(found.norms()[0], expected.norm(dim=1))
-            same(found.weighted_sum(torch.ones(1, NUM_EXAMPLES, dtype=torch.float64))[0], expected.sum(0))
+        gradients_are_each_example_s_own(Both(called, **parts).double())
 
 
 def test_a_loss_of_known_operations_sees_no_example() -> None:
@@ -303,14 +306,7 @@ def test_a_weight_used_in_any_way_is_in_norms_and_sums() -> None:
     def forward(m: Any, x: Tensor) -> Tensor:
         return m.head(torch.tanh(m.body(x) + 3 * x @ m.body.weight) + m.body.forward(x))
 
-    module = Both(forward, body=nn.Linear(4, 4), head=nn.Linear(4, 3)).double()
-    problem = problem_of(module)
-    x = problem.initial(Streams.of("x", [0]))
-    expected = examples_alone(module, problem, x[0])
-    for _ in range(2):  # the first pass learns which parameters these are
-        found = problem.gradients(x)
-        same(found.norms()[0], expected.norm(dim=1))
-        same(found.weighted_sum(torch.ones(1, NUM_EXAMPLES, dtype=torch.float64))[0], expected.sum(0))
+    gradients_are_each_example_s_own(Both(forward, body=nn.Linear(4, 4), head=nn.Linear(4, 3)).double())
 
 
 # ---------------------------------------------------------------- where vmap has no rule
@@ -563,11 +559,4 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_called_in_other_ways(name: str) -> None:
-    module = LAYERS[name]().double()
-    problem = problem_of(module, normal(NUM_EXAMPLES, 12))
-    x = problem.initial(Streams.of("x", [0]), only=[]) + 0.3 * Streams.of("x", [0]).normal("x", 0, problem.dim)
-    expected = examples_alone(module, problem, x[0])
-    for _ in range(2):
-        found = problem.gradients(x)
-        same(found.norms()[0], expected.norm(dim=1))
-        same(found.weighted_sum(torch.ones(1, NUM_EXAMPLES, dtype=torch.float64))[0], expected.sum(0))
+    gradients_are_each_example_s_own(LAYERS[name]().double(), normal(NUM_EXAMPLES, 12))

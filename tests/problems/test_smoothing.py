@@ -219,13 +219,8 @@ def test_the_corrected_constants_of_lasry_and_lions_are_reached(slope: float):
 
 def test_bad_input_is_named():
     for call, message in (
-        (lambda: smoothing_constant(0), "dim=0 >= 1"),
-        (lambda: smoothed_absolute(AT, 0.0, 2), "radius=0.0 > 0"),
         (lambda: smoothed_absolute(AT / 0, 1.0, 2), "without NaN"),
         (lambda: smoothed_norm(AT, 1.0, 2), "distance >= 0"),
-        (lambda: moreau_absolute(AT, -1.0), "parameter=-1.0 > 0"),
-        (lambda: lasry_lions_absolute(AT, 0.0), "parameter=0.0 > 0"),
-        (lambda: moreau_absolute(AT, 1.0, math.nan), "slope=nan to be finite"),
         (lambda: moreau_absolute(AT / 0, 1.0), "without NaN"),
         (lambda: moreau_absolute(AT, 1.0, 1e308), r"slope=1e\+308 to be in the range of torch.float64"),
         (lambda: lasry_lions_absolute(AT.float(), 0.5, 1e-300), "slope=1e-300 to be in the range of torch.float32"),

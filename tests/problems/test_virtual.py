@@ -215,14 +215,11 @@ def test_bad_input_is_named() -> None:
         (lambda: VirtualData(WELLS, Separable([(Linear(1.0), 3)])), "features.dim=3 to be landscape.dim=4"),
         (lambda: DATA.fresh(0, one, "a", 0), "batch_size=0 to be whole"),
         (lambda: DATA.fresh(2.5, one, "a", 0), "batch_size=2.5 to be whole"),
-        (lambda: DATA.fresh(math.nan, one, "a", 0), "batch_size=nan"),
-        (lambda: DATA.fresh(math.inf, one, "a", 0), "batch_size=inf"),
         (lambda: DATA.fresh(torch.ones(2), one, "a", 0), r"batch_size.shape=\(2,\) to be \(\) or \(1,\)"),
         (lambda: DATA.fresh(1, one, "a", -1), "call=-1 < 2"),
         (lambda: DATA.fresh(1, one, "a", 0).gradient(POINT), r"x.shape=\(4,\) to be \(runs, dim\) = \(1, 4\)"),
         (lambda: DATA.fresh(1, one, "a", 0).value(POINT.repeat(2, 1)), r"x.shape=\(2, 4\)"),
         (lambda: DATA.example_constants(0.5, 0.1), "num_examples=0.5 >= 1"),
-        (lambda: DATA.example_constants(10, 1.0), "failure_probability=1.0"),
     ):
         with pytest.raises(ValueError, match=message):
             call()

@@ -6,7 +6,7 @@ The code below uses the paper's letters: alpha is the radius of smoothing, L the
 loss, Phi the initial gap, D the largest move, eta the step size, T the number of steps, M the window, Sigma the period,
 B1 and B2 batch sizes, m the number of directions, sigma the noise, G1 the root of the second moment of an estimate, n
 the number of examples, d the dimension. It adds letters of its own: kappa(d) L / alpha is the smoothness of a smoothed
-loss (`ball_smoothness`), tau the slack of a bound, z the noise multiplier of a Gaussian.
+loss (`smoothing_constant`), tau the slack of a bound, z the noise multiplier of a Gaussian.
 """
 
 import math
@@ -20,11 +20,12 @@ from torch import Tensor
 from dpnotes.guarantees import FRESH, WHOLE, Assumption
 from dpnotes.methods.loop import RunOptions, Runs, run
 from dpnotes.methods.online_to_nonconvex import OnlineToNonconvex
-from dpnotes.oracles.smoothed import Order, SmoothedSamples, ball_smoothness
+from dpnotes.oracles.smoothed import Order, SmoothedSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.calibration import gaussian_std, tree_std
 from dpnotes.privacy.mechanisms import Gaussian, shared
 from dpnotes.privacy.tree import Tree
+from dpnotes.problems.smoothing import smoothing_constant
 from dpnotes.random.streams import Streams
 from dpnotes.util import per_run, validate
 from dpnotes.util.validate import AtLeastOne, NonNegative, Positive, PositiveOrInfinite, Probability, checked
@@ -124,7 +125,7 @@ class GoldsteinParameters:
     @property
     def smoothness(self) -> float:
         """The largest change of an example's estimate, divided by the length of the move."""
-        return (1 + self.slack) * ball_smoothness(self.dim) * self.lipschitz / self.radius
+        return (1 + self.slack) * smoothing_constant(self.dim) * self.lipschitz / self.radius
 
     @property
     def least_move(self) -> float:
@@ -182,7 +183,7 @@ def least_directions(parameters: Any, failure: float) -> tuple[int, int]:
     """
     validate.between(0, 1, failure=failure)
     d, L, tau, D = parameters.dim, parameters.lipschitz, parameters.slack, parameters.largest_move
-    increment = 2 * ball_smoothness(d) * L * D / parameters.radius
+    increment = 2 * smoothing_constant(d) * L * D / parameters.radius
     common = 2 * d * L * D / parameters.radius
     longest = 2 * L if parameters.order == "first" else 2 * d * L if parameters.independent else common
     logarithm = 8 * math.log(2 / failure) / tau**2

@@ -10,41 +10,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpnotes.problems.datasets import cifar, cola, digits, mnist
-from dpnotes.problems.datasets.cola import Corpus, Sentences, load_cola
-from dpnotes.problems.datasets.dataset import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    Dataset,
-    gaussian_like,
-    keep_classes,
-    normalise,
-    subset,
-)
-from dpnotes.problems.datasets.mnist import MNIST_SHA256
-from dpnotes.problems.published import DataCorrupt, DataNotFound, cache_folder, find
+from dpnotes.problems.datasets.cola import load_cola as load_cola
+from dpnotes.problems.datasets.dataset import IMAGENET_MEAN as IMAGENET_MEAN
+from dpnotes.problems.datasets.dataset import IMAGENET_STD as IMAGENET_STD
+from dpnotes.problems.datasets.dataset import Dataset as Dataset
+from dpnotes.problems.datasets.dataset import gaussian_like as gaussian_like
+from dpnotes.problems.datasets.dataset import keep_classes as keep_classes
+from dpnotes.problems.datasets.dataset import normalise as normalise
+from dpnotes.problems.datasets.dataset import subset as subset
+from dpnotes.problems.published import DataCorrupt as DataCorrupt
+from dpnotes.problems.published import DataNotFound as DataNotFound
+from dpnotes.problems.published import find
 from dpnotes.util import validate
-
-__all__ = [
-    "CORPORA",
-    "Corpus",
-    "DataCorrupt",
-    "DataNotFound",
-    "Dataset",
-    "IMAGENET_MEAN",
-    "IMAGENET_STD",
-    "Location",
-    "MNIST_SHA256",
-    "NAMES",
-    "Sentences",
-    "cache_folder",
-    "gaussian_like",
-    "keep_classes",
-    "load",
-    "load_cola",
-    "locate",
-    "normalise",
-    "subset",
-]
 
 _LOADERS: dict[str, Callable[[], Dataset]] = {
     "digits": digits.load_digits,

@@ -19,24 +19,17 @@ import numpy as np
 import torch
 
 from dpnotes.problems.datasets.dataset import Dataset
-from dpnotes.problems.published import DataCorrupt, PublishedFile, cache_folder, fetch
+from dpnotes.problems.published import DataCorrupt, PublishedFile, cache_folder, fetch, files_at
 from dpnotes.util import files
 
 # The authors publish md5 sums, c58f30108f718f92721af3b95e74349a and eb9058c3a382ffc7106e4002c42a8d85. Different files
 # with the same md5 can be constructed, so the sha256 of the files that have these sums is compared.
-CIFAR10_FILES = (
-    PublishedFile(
-        "cifar-10-python.tar.gz",
-        "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
-        ("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",),
-    ),
+_FOLDER = "https://www.cs.toronto.edu/~kriz/"
+CIFAR10_FILES = files_at(
+    {"cifar-10-python.tar.gz": "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"}, _FOLDER
 )
-CIFAR100_FILES = (
-    PublishedFile(
-        "cifar-100-python.tar.gz",
-        "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
-        ("https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",),
-    ),
+CIFAR100_FILES = files_at(
+    {"cifar-100-python.tar.gz": "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"}, _FOLDER
 )
 # The same images and labels, each image coded as a JPEG of quality about 75: 18 MB instead of 170 MB.
 CIFAR10_JPEG_FILES = (
@@ -45,8 +38,9 @@ CIFAR10_JPEG_FILES = (
     PublishedFile("test_labels.npy", "19004b019bd095265b4ce6637c9ff979c66abcbc8e658a665f791b487cdea5eb"),
 )
 LICENCE = "none stated; the authors ask to cite Krizhevsky (2009)"
-_SOURCE = "A. Krizhevsky, V. Nair and G. Hinton, https://www.cs.toronto.edu/~kriz/cifar.html"
+_SOURCE = f"A. Krizhevsky, V. Nair and G. Hinton, {_FOLDER}cifar.html"
 _SHAPE = (3, 32, 32)  # channels (red, green, blue), height, width
+_Part = tuple[np.ndarray, np.ndarray]  # images and labels
 
 
 def load_cifar10() -> Dataset:
@@ -62,7 +56,7 @@ def load_cifar10() -> Dataset:
     )
     parts = [_images_and_labels(batch, b"labels", name) for name, batch in batches.items()]
     train_images, train_labels = (np.concatenate(arrays) for arrays in zip(*parts[:-1], strict=True))
-    return _dataset("cifar10", train_images, train_labels, *parts[-1], 10, _SOURCE)
+    return _dataset("cifar10", (train_images, train_labels), parts[-1], 10)
 
 
 def load_cifar100() -> Dataset:
@@ -70,7 +64,7 @@ def load_cifar100() -> Dataset:
     names = ["cifar-100-python/train", "cifar-100-python/test"]
     batches = _read_archive(fetch("cifar100", CIFAR100_FILES[0]), names)
     train, test = (_images_and_labels(batches[name], b"fine_labels", name) for name in names)
-    return _dataset("cifar100", *train, *test, 100, _SOURCE)
+    return _dataset("cifar100", train, test, 100)
 
 
 def load_cifar10_jpeg() -> Dataset:
@@ -88,23 +82,17 @@ def load_cifar10_jpeg() -> Dataset:
     packed_path, *label_paths = (fetch("cifar10", file) for file in CIFAR10_JPEG_FILES)
     labels = [np.load(path, allow_pickle=False) for path in label_paths]
     images = _decoded(packed_path, labels)
-    name = "cifar10-jpeg (JPEG-coded copy, not the official bytes)"
-    source = f"{_SOURCE}; JPEG-coded copy, not the official bytes"
-    return _dataset(name, images[: len(labels[0])], labels[0], images[len(labels[0]) :], labels[1], 10, source)
+    train, test = zip(np.split(images, [len(labels[0])]), labels, strict=True)
+    copy = "JPEG-coded copy, not the official bytes"
+    return _dataset(f"cifar10-jpeg ({copy})", train, test, 10, f"{_SOURCE}; {copy}")
 
 
-def _dataset(
-    name: str,
-    train_images: np.ndarray,
-    train_labels: np.ndarray,
-    test_images: np.ndarray,
-    test_labels: np.ndarray,
-    num_classes: int,
-    source: str,
-) -> Dataset:
-    train, test = (torch.from_numpy(a).to(torch.float32).div_(255) for a in (train_images, test_images))
-    labels = [torch.from_numpy(array.astype(np.int64)) for array in (train_labels, test_labels)]
-    return Dataset(name, train, labels[0], test, labels[1], num_classes, LICENCE, source)
+def _dataset(name: str, train: _Part, test: _Part, num_classes: int, source: str = _SOURCE) -> Dataset:
+    train_tensors, test_tensors = (
+        (torch.from_numpy(images).to(torch.float32).div_(255), torch.from_numpy(labels.astype(np.int64)))
+        for images, labels in (train, test)
+    )
+    return Dataset(name, *train_tensors, *test_tensors, num_classes, LICENCE, source)
 
 
 # ---------------------------------------------------------------- the published pickles

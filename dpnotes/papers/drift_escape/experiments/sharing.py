@@ -18,7 +18,7 @@ from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.samples import VirtualSamples
 from dpnotes.papers.drift_escape.algorithms import DriftEscapeParameters, practical_escape
 from dpnotes.papers.drift_escape.distributed import distributed_drift_escape, practical
-from dpnotes.problems.separable import LogCosh, Separable, Sine
+from dpnotes.problems.separable import LogCosh, Separable, Sine, Suprema
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 from dpnotes.util.validate import Positive, checked
@@ -97,29 +97,14 @@ class Roof:
         return self.slope * self.frequency / self.curvature
 
     @property
-    def lipschitz(self) -> float:
-        """The slope half way down."""
-        return self.slope / math.hypot(1, self.rounding)
+    def suprema(self) -> Suprema:
+        """The slope half way down, the curvature of ridges and valleys, a bound of the third derivative, the heights.
 
-    @property
-    def smoothness(self) -> float:
-        """The largest curvature, which ridges and valleys have."""
-        return self.curvature
-
-    @property
-    def hessian_lipschitz(self) -> float:
-        """A bound: the third derivative's factors are largest where the squared sine is `r^2 / 4`, and at 0."""
-        return (3 + self.rounding**2) * 0.5 / 1.25**2.5 * self.curvature**2 / self.slope
-
-    @property
-    def minimum(self) -> float:
-        """In a valley."""
-        return -self.maximum
-
-    @property
-    def maximum(self) -> float:
-        """On a ridge."""
-        return self.slope / self.frequency * math.atan2(1, self.rounding)
+        The third derivative's factors are largest where the squared sine is `r^2 / 4`, and at 0.
+        """
+        third = (3 + self.rounding**2) * 0.5 / 1.25**2.5 * self.curvature**2 / self.slope
+        ridge = self.slope / self.frequency * math.atan2(1, self.rounding)
+        return Suprema(self.slope / math.hypot(1, self.rounding), self.curvature, third, -ridge, ridge)
 
     def value(self, t: Tensor) -> Tensor:
         """As above."""

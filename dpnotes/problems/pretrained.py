@@ -6,14 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes.problems.published import DataCorrupt, PublishedFile, fetch
+from dpnotes.problems.published import DataCorrupt, fetch, files_at
 
-RESNET18_FILES = (
-    PublishedFile(
-        "resnet18-f37072fd.pth",
-        "f37072fd47e89c5e827621c5baffa7500819f7896bbacec160b1a16c560e07ec",
-        ("https://download.pytorch.org/models/resnet18-f37072fd.pth",),
-    ),
+RESNET18_FILES = files_at(
+    {"resnet18-f37072fd.pth": "f37072fd47e89c5e827621c5baffa7500819f7896bbacec160b1a16c560e07ec"},
+    "https://download.pytorch.org/models/",
 )
 
 

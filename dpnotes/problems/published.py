@@ -6,7 +6,7 @@ A file is looked for, in this order, in `$DPNOTES_DATA/<folder>`, `$DPNOTES_DATA
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +39,18 @@ class PublishedFile:
 
     def __str__(self) -> str:
         return f"{self.name} sha256:{self.sha256}"
+
+
+def files_at(sums: Mapping[str, str], *folders: str) -> tuple[PublishedFile, ...]:
+    """The files with these sha256, by name, each of which is published in these folders.
+
+    Example:
+      >>> files_at({"a.txt": "9f86d081"}, "https://example.org/")[0].urls
+      ('https://example.org/a.txt',)
+    """
+    return tuple(
+        PublishedFile(name, sha256, tuple(folder + name for folder in folders)) for name, sha256 in sums.items()
+    )
 
 
 def cache_folder() -> Path:

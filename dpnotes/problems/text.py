@@ -20,20 +20,18 @@ from torch import Tensor, nn
 
 from dpnotes.problems.datasets.cola import Corpus
 from dpnotes.problems.datasets.dataset import Dataset
-from dpnotes.problems.published import DataCorrupt, DataNotFound, PublishedFile, fetch
+from dpnotes.problems.published import DataCorrupt, DataNotFound, fetch, files_at
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.validate import checked
 
 _HUB = "https://huggingface.co/google-bert/bert-base-uncased/resolve/86b5e0934494bd15c9632b12f734a8a67f723594/"
-BERT_FILES = tuple(
-    PublishedFile(name, sha256, (_HUB + name,))
-    for name, sha256 in (
-        ("config.json", "7160e1553ad2ca51d8c1cb066be533db31826e12d173824c1bb0cb1a4f187d20"),
-        ("model.safetensors", "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3"),
-        ("vocab.txt", "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"),
-    )
-)
+_BERT_SHA256 = {
+    "config.json": "7160e1553ad2ca51d8c1cb066be533db31826e12d173824c1bb0cb1a4f187d20",
+    "model.safetensors": "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3",
+    "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+}
+BERT_FILES = files_at(_BERT_SHA256, _HUB)
 _BERT_FOLDER = "bert-base-uncased"
 _INITIAL_STD = 0.02  # of weights and embeddings of BERT-base, in the authors' code
 

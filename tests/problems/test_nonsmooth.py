@@ -1,4 +1,4 @@
-"""Nonsmooth problems: closed forms against `torch.func`, losses at many points, attained Lipschitz constants."""
+"""Nonsmooth problems: losses at many points, attained Lipschitz constants, samples."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,8 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpnotes.core import Problem
-from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.nonsmooth import AbsoluteDeviations, MaxOfLinear, MinOfNorms
 from dpnotes.problems.robust import Link, RobustRegression
 from dpnotes.random.streams import Streams
@@ -49,26 +47,6 @@ CASES: dict[str, tuple[Any, Callable[..., Tensor], tuple[Tensor, ...]]] = {
     "valleys": (VALLEYS, lambda x, z: (x - CENTERS - z).square().sum(1).sqrt().min(), (VALLEYS.shifts,)),
 }
 CHOSEN = torch.tensor([[1, 7, 7], [0, 10, 2], [3, 3, 5]])
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_gradients_are_those_of_torch_func(case: str):
-    problem, loss, data = CASES[case]
-    reference = CustomProblem(loss, problem.dim, *data)
-    x = normal("points", RUNS, problem.dim)
-    weights = normal("weights", RUNS, EXAMPLES)
-    weights[:, 4] = 0
-    for chosen in (None, CHOSEN):
-        found, expected = problem.gradients(x, chosen), reference.gradients(x, chosen)
-        kept = weights if chosen is None else weights.gather(1, chosen)
-        exactly(found.losses, expected.losses)
-        exactly(found.norms(), expected.norms())
-        exactly(found.weighted_sum(kept), expected.weighted_sum(kept))
-        with pytest.raises(AssertionError):  # control
-            exactly(found.weighted_sum(kept + 1e-6), expected.weighted_sum(kept))
-    as_problem: Problem = problem
-    assert as_problem.num_examples == EXAMPLES and as_problem.keeps_examples_apart
-    assert problem.take(torch.tensor([0])) is problem
 
 
 @pytest.mark.parametrize("case", CASES)

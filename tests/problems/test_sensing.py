@@ -1,4 +1,4 @@
-"""Quadratic sensing: factored gradients against written-out ones, chosen examples, and the population."""
+"""Quadratic sensing: infinite gradients, the population, samples and starting points."""
 
 import math
 from functools import partial
@@ -7,8 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpnotes.core import Problem
-from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.saddles import PopulationSensing
 from dpnotes.problems.sensing import QuadraticSensing
 from dpnotes.random.streams import Streams
@@ -24,35 +22,6 @@ def points(problem: QuadraticSensing, runs: int = 3) -> Tensor:
     return problem.initial(Streams.of("sensing", range(runs)), radius=1.5)
 
 
-@pytest.mark.parametrize("rank", [1, 2])
-def test_gradients_agree_with_written_out_ones(rank: int) -> None:
-    problem = QuadraticSensing.sample(signal(rank=rank), 11, seed=0, noise_std=0.3)
-    reference = CustomProblem(
-        lambda x, a, y: 0.25 * ((a @ x.view(-1, rank)).square().sum() - y) ** 2,
-        problem.dim,
-        problem.measurements,
-        problem.targets,
-    )
-    x = points(problem)
-    weights = Streams.of("weights", range(3)).normal("weights", 0, 11)
-    weights[:, 4] = 0
-    for chosen in (None, torch.tensor([[1, 7, 7], [0, 10, 2], [3, 3, 5]])):
-        found, expected = problem.gradients(x, chosen), reference.gradients(x)
-        losses, norms, each = expected.losses, expected.norms(), expected.each
-        kept = weights
-        if chosen is not None:
-            losses, norms, kept = (t.gather(1, chosen) for t in (losses, norms, weights))
-            each = each[torch.arange(3)[:, None], chosen]
-        exactly(found.losses, losses)
-        exactly(found.norms(), norms)
-        exactly(found.weighted_sum(kept), torch.einsum("rn,rnd->rd", kept, each))
-        with pytest.raises(AssertionError):  # control
-            exactly(found.weighted_sum(kept + 1e-6), torch.einsum("rn,rnd->rd", kept, each))
-    as_problem: Problem = problem
-    assert (as_problem.dim, as_problem.num_examples) == (5 * rank, 11)
-    assert problem.take(torch.tensor([0])) is problem
-
-
 def test_weight_zero_leaves_an_infinite_gradient_out() -> None:
     problem = QuadraticSensing.sample(signal().float(), 4, seed=0)
     x = points(problem)
@@ -62,18 +31,6 @@ def test_weight_zero_leaves_an_infinite_gradient_out() -> None:
     assert gradients.weighted_sum(torch.zeros(3, 4))[1].abs().max() == 0
     chosen = problem.gradients(x, torch.tensor([[0], [1], [2]]))
     assert chosen.weighted_sum(torch.zeros(3, 1))[1].abs().max() == 0
-
-
-def test_batch_of_runs_is_the_runs_one_by_one() -> None:
-    problem = QuadraticSensing.sample(signal(), 9, seed=3)
-    x, chosen = points(problem), torch.tensor([[0, 1], [2, 3], [4, 8]])
-    weights = torch.linspace(0.1, 1, 27).double().view(3, 9)
-    for run in range(3):
-        index = slice(run, run + 1)
-        exactly(
-            problem.gradients(x[index]).weighted_sum(weights[index]), problem.gradients(x).weighted_sum(weights)[index]
-        )
-        exactly(problem.gradients(x[index], chosen[index]).norms(), problem.gradients(x, chosen).norms()[index])
 
 
 def test_the_mean_over_many_examples_is_the_population() -> None:

@@ -273,10 +273,6 @@ def test_what_is_no_network_is_refused():
     oracle = MinibatchGradient(quadratic, Sampling.fixed_size(10, 60), std, BOUND, STEPS)
     with pytest.raises(ValueError, match="oracle.problem=Quadratic to be a ModuleProblem"):
         train(oracle, torch.ones(1, 2), Streams.of(0, ["a"]), Evaluation(toy(), 1), method=Descent(0.1))
-    with pytest.raises(ValueError, match="every=0 >= 1"):
-        Evaluation(toy(), 0)
-    with pytest.raises(ValueError, match="every=0 >= 1"):
-        Checkpoint(Path("run.pt"), 0, {})
 
 
 # ---------------------------------------------------------------- on a GPU

@@ -19,24 +19,17 @@ import numpy as np
 import torch
 
 from dpnotes.problems.datasets.dataset import Dataset
-from dpnotes.problems.published import DataCorrupt, PublishedFile, cache_folder, fetch
+from dpnotes.problems.published import DataCorrupt, PublishedFile, cache_folder, fetch, files_at
 from dpnotes.util import files
 
 # The authors publish md5 sums, c58f30108f718f92721af3b95e74349a and eb9058c3a382ffc7106e4002c42a8d85. Different files
 # with the same md5 can be constructed, so the sha256 of the files that have these sums is compared.
-CIFAR10_FILES = (
-    PublishedFile(
-        "cifar-10-python.tar.gz",
-        "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
-        ("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",),
-    ),
+_FOLDER = "https://www.cs.toronto.edu/~kriz/"
+CIFAR10_FILES = files_at(
+    {"cifar-10-python.tar.gz": "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"}, _FOLDER
 )
-CIFAR100_FILES = (
-    PublishedFile(
-        "cifar-100-python.tar.gz",
-        "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
-        ("https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",),
-    ),
+CIFAR100_FILES = files_at(
+    {"cifar-100-python.tar.gz": "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"}, _FOLDER
 )
 # The same images and labels, each image coded as a JPEG of quality about 75: 18 MB instead of 170 MB.
 CIFAR10_JPEG_FILES = (
@@ -45,7 +38,7 @@ CIFAR10_JPEG_FILES = (
     PublishedFile("test_labels.npy", "19004b019bd095265b4ce6637c9ff979c66abcbc8e658a665f791b487cdea5eb"),
 )
 LICENCE = "none stated; the authors ask to cite Krizhevsky (2009)"
-_SOURCE = "A. Krizhevsky, V. Nair and G. Hinton, https://www.cs.toronto.edu/~kriz/cifar.html"
+_SOURCE = f"A. Krizhevsky, V. Nair and G. Hinton, {_FOLDER}cifar.html"
 _SHAPE = (3, 32, 32)  # channels (red, green, blue), height, width
 _Part = tuple[np.ndarray, np.ndarray]  # images and labels
 

@@ -6,15 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpnotes.problems.published import DataCorrupt, PublishedFile, fetch
+from dpnotes.problems.published import DataCorrupt, fetch, files_at
 from dpnotes.util import validate
 
-FILES = (
-    PublishedFile(
-        "cola_public_1.1.zip",
-        "2cf856f46df11c143d38e0cf2f9f34ff2fdb088c521cd859f5c4b9581683278b",
-        ("https://nyu-mll.github.io/CoLA/cola_public_1.1.zip",),
-    ),
+FILES = files_at(
+    {"cola_public_1.1.zip": "2cf856f46df11c143d38e0cf2f9f34ff2fdb088c521cd859f5c4b9581683278b"},
+    "https://nyu-mll.github.io/CoLA/",
 )
 LICENCE = "none stated: excerpts from published works, whose copyright remains; the authors expect fair use in research"
 _SOURCE = "A. Warstadt, A. Singh and S. Bowman, CoLA 1.1, arXiv:1805.12471, https://nyu-mll.github.io/CoLA/"

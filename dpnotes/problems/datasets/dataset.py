@@ -186,12 +186,8 @@ def normalise(dataset: Dataset, mean: Sequence[float], std: Sequence[float]) -> 
         validate.real(mean=centre)
         validate.positive(std=scale)
     centre, scale = (torch.tensor(numbers).view(-1, 1, 1).to(dataset.train_inputs) for numbers in (mean, std))
-    return replace(
-        dataset,
-        name=f"{dataset.name}, normalised by mean {list(mean)} and std {list(std)}",
-        train_inputs=(dataset.train_inputs - centre).div_(scale),
-        test_inputs=(dataset.test_inputs - centre).div_(scale),
-    )
+    name = f"{dataset.name}, normalised by mean {list(mean)} and std {list(std)}"
+    return dataset.with_inputs(lambda inputs: (inputs - centre).div_(scale), name)
 
 
 def permutation(purpose: str, seed: str | int, size: int) -> Tensor:

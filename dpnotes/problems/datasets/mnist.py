@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from dpnotes.problems.datasets.dataset import Dataset
-from dpnotes.problems.published import DataCorrupt, PublishedFile, fetch
+from dpnotes.problems.published import DataCorrupt, fetch, files_at
 from dpnotes.util.validate import AtLeastOne, checked
 
 # Mirrors in the order they are tried: the one that torchvision uses, then the page of the data set's authors.
@@ -17,9 +17,7 @@ MNIST_SHA256 = {
     "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
     "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 }
-FILES = tuple(
-    PublishedFile(name, sha256, tuple(mirror + name for mirror in _MIRRORS)) for name, sha256 in MNIST_SHA256.items()
-)
+FILES = files_at(MNIST_SHA256, *_MIRRORS)
 MEAN = 0.1307  # of all pixels, as it is usually given
 LICENCE = "CC BY-SA 3.0"
 _SOURCE = (

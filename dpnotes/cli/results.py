@@ -199,8 +199,6 @@ def verify(
 
     chosen = catalogue.experiments_of(names) if names else catalogue.all_experiments()
     catalogue.check_profile(profile)
-    if minutes is not None:
-        validate.positive(minutes=minutes)
     validate.one_of(("auto", "cpu", "cuda"), device=device)
     if write:
         catalogue.refuse_an_installation()
@@ -316,7 +314,7 @@ def _remarks(result: "Result") -> Iterable[str]:
     remarks += [("found", f"{name}: {fact}" if name else fact) for name, fact in found.facts]
     remarks += [("state", result.state), ("reason", result.reason), ("computed", f"{result.computed}; {result.agreed}")]
     remarks += [("rule", result.spec["decision_rule"]), ("chances", result.chances)]
-    remarks += [("unaccounted", text) for text in result.unaccounted]
+    remarks += [("unaccounted", text) for text in result.experiment.unaccounted]
     return [columns((name, 11), str(text)) for name, text in remarks if str(text)]
 
 

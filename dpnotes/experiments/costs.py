@@ -5,13 +5,14 @@ Hours are on two cores of a common processor, minutes and gigabytes on one large
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from dpnotes.experiments.spec import Experiment
 from dpnotes.util import validate
+from dpnotes.util.validate import Positive, checked
 
-REASONS = ("a GPU", "missing weights", "hours")
 
-
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Cost:
     """The cost of one profile of an experiment.
@@ -35,17 +36,15 @@ class Cost:
     hours: 3.2 on two cores (measured on a tenth)
     """
 
-    why: str
-    hours: float
+    why: Literal["a GPU", "missing weights", "hours"]
+    hours: Positive
     basis: str
     minutes: float | None = None
     gigabytes: float | None = None
-    value: float = 1.0
+    value: Positive = 1.0
     missing: str = ""
 
     def __post_init__(self) -> None:
-        validate.one_of(REASONS, why=self.why)
-        validate.positive(hours=self.hours, value=self.value)
         if self.minutes is not None:
             validate.positive(minutes=self.minutes, gigabytes=self.gigabytes or 0)
         elif self.why == "a GPU":

@@ -102,10 +102,8 @@ def _standing(answers: Answers, answer: Word) -> str:
 
 
 def _first_word(sentence: str) -> Word:
-    found: list[Word] = [
-        word for word in ("Yes", "No", "Undecided", "Not run") if sentence.startswith((f"{word}:", f"{word}."))
-    ]
-    return found[0] if found else "Undecided"
+    words: tuple[Word, ...] = ("Yes", "No", "Not run")
+    return next((word for word in words if sentence.startswith((f"{word}:", f"{word}."))), "Undecided")
 
 
 def _fact(text: str) -> tuple[str, str]:

@@ -170,7 +170,7 @@ def provenance(result: store.Result) -> str:
             f"{manifest['experiment']}, profile {result.spec.profile}",
             f"{result.computed}; {machines}; {manifest['cell_seconds']:.0f} s of computing",
         ]
-    lines += [f"not accounted: {text}" for text in result.unaccounted]
+    lines += [f"not accounted: {text}" for text in result.experiment.unaccounted]
     return "\n".join(map(_filled, lines))
 
 
@@ -207,7 +207,7 @@ def picture(
     if stamp:
         for axes in figure.axes:
             plots.stamp(axes, stamp.partition(":")[0])
-    unaccounted = f"not accounted: {' '.join(result.unaccounted)}" if result.unaccounted else ""
+    unaccounted = f"not accounted: {' '.join(result.experiment.unaccounted)}" if result.experiment.unaccounted else ""
     if below := "; ".join(text for text in (result.computed, unaccounted) if text):
         plots.footnote(figure, below)
     plots.make_room(figure)

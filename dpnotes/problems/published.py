@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpnotes.util.files import cache_folder
+
 
 class DataNotFound(FileNotFoundError):
     """The error for a file that is neither on this machine nor downloadable; its message says where to put the file."""
@@ -39,15 +41,6 @@ class PublishedFile:
 
     def __str__(self) -> str:
         return f"{self.name} sha256:{self.sha256}"
-
-
-def cache_folder() -> Path:
-    """The folder for downloads: `$DPNOTES_CACHE`, by default pooch's folder for this package."""
-    if folder := os.environ.get("DPNOTES_CACHE"):
-        return Path(folder)
-    import pooch
-
-    return Path(pooch.os_cache("dpnotes"))
 
 
 def fetch(folder: str, file: PublishedFile) -> Path:

@@ -12,7 +12,6 @@ key would not describe the code that it has loaded.
 import contextlib
 import hashlib
 import importlib.metadata
-import os
 import platform
 import re
 import sys
@@ -40,12 +39,7 @@ def folder() -> Path:
     >>> folder().name
     'verdicts'
     """
-    import platformdirs
-
-    if own := os.environ.get("DPNOTES_VERDICTS"):
-        return Path(own)
-    chosen = os.environ.get("DPNOTES_CACHE")
-    return (Path(chosen) if chosen else platformdirs.user_cache_path("dpnotes")) / "verdicts"
+    return files.cache_folder("DPNOTES_VERDICTS", "verdicts")
 
 
 def sources(paper: str) -> list[Path]:

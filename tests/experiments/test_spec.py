@@ -55,15 +55,13 @@ def test_names_profile_and_data_are_part_of_the_identity_and_what_only_the_rule_
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (float("nan"), r"Expected parameters.a=nan to be finite"),
-        ([1, {"b": float("inf")}], r"Expected parameters.a\[1\].b=inf to be finite"),
-        (np.float64(1.0), r"Expected parameters.a to be JSON \(scalars, lists and dicts\), got float64"),
-        ((1, 2), r"Expected parameters.a to be JSON .*, got tuple"),
-        ({1: 2}, r"Expected the keys of parameters.a to be strings, got 1"),
+        (float("nan"), "Out of range float values"),
+        ([1, {"b": float("inf")}], "Out of range float values"),
+        (np.int64(1), "Object of type int64 is not JSON"),
     ],
 )
-def test_what_is_no_json_is_refused_with_its_place(value, message: str):
-    with pytest.raises((TypeError, ValueError), match=message):
+def test_what_is_no_json_is_refused(value, message: str):
+    with pytest.raises((TypeError, ValueError), match=f"Expected parameters to be JSON: {message}"):
         spec(a=value)
 
 

@@ -133,7 +133,7 @@ class Verdicts:
 
     def _get(self, claim: "Claim", which: str) -> Verdict:
         paper, name = claim.paper, f"{claim.id} {which}"
-        if not self._is_of_its_paper(claim):
+        if not any(claim is other for other in claims_of(paper)):
             return _check(claim, which)
         if paper not in self._keys:
             self._keys[paper] = key(paper)
@@ -144,9 +144,6 @@ class Verdicts:
             if self._keys[paper] is not None:
                 self._found.setdefault(paper, {})[name] = known[name]
         return known[name]
-
-    def _is_of_its_paper(self, claim: "Claim") -> bool:
-        return any(claim is other for other in claims_of(claim.paper))
 
 
 def verdicts(claims: "Iterable[Claim]", cached: bool = True) -> dict[str, Verdict]:

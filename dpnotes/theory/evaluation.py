@@ -195,6 +195,19 @@ def compare_units(*expressions: sympy.Basic) -> Verdict | None:
     return None
 
 
+def contradicted(
+    evidence: str, relation: certificates.Relation, point: Values, values: Sequence[Any], within: Any = 0
+) -> Verdict:
+    """The verdict `contradicted`, whose certificate is a point at which a relation fails.
+
+    >>> from dpnotes.theory.symbols import PaperSymbols
+    >>> x = PaperSymbols("example").symbol("x", "a number")
+    >>> print(contradicted("at x = 2", certificates.Relation(x, "<=", 1), {x: 2}, [mpmath.mpf(2), mpmath.mpf(1)]))
+    contradicted: at x = 2
+    """
+    return Verdict(Kind.CONTRADICTED, evidence, partial(certificates.witness, relation, point, values, within))
+
+
 def name_of(quantity: sympy.Expr, subject: sympy.Expr | None) -> sympy.Expr:
     """The name of a quantity: its subject, or the quantity itself if it has none.
 

@@ -22,6 +22,7 @@ from dpnotes.theory.evaluation import (
     Values,
     check_example,
     compare_units,
+    contradicted,
     evaluator,
     held_for,
     name_of,
@@ -68,11 +69,6 @@ class Inequality(Statement):
     subject: sympy.Expr | None = None
 
     PRINTED = ("bound",)
-
-    @property
-    def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All its expressions, for checks of symbols and units."""
-        return (self.quantity, self.bound, *(sympy.sympify(v) for v in self.where.values()), *self.conditions)
 
     def said(self, latex: bool) -> str:
         """The statement as printed."""
@@ -162,11 +158,8 @@ class Inequality(Statement):
                     return None
         names = ("bound", "quantity") if self.sense == ">=" else ("quantity", "bound")
         place = place_text({**self.instance, **point}) or "every point"
-        return Verdict(
-            Kind.CONTRADICTED,
-            f"at {place}: {names[0]} {number(left)}, {names[1]} {number(right)}",
-            partial(certificates.witness, self._relation(), point, (left, right)),
-        )
+        said = f"at {place}: {names[0]} {number(left)}, {names[1]} {number(right)}"
+        return contradicted(said, self._relation(), point, (left, right))
 
 
 @dataclass(frozen=True)
@@ -194,11 +187,6 @@ class Monotone(Statement):
     conditions: tuple[Relational, ...] = ()
     example: Values = field(default_factory=dict)
     subject: sympy.Expr | None = None
-
-    @property
-    def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All its expressions, for checks of symbols and units."""
-        return (self.quantity, self.variable, *(sympy.sympify(v) for v in self.where.values()), *self.conditions)
 
     def said(self, latex: bool) -> str:
         """The statement as printed."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+import typer
 from typer.testing import CliRunner, Result
 
 import dpnotes
@@ -126,21 +127,7 @@ def test_without_a_command_the_usage_and_status_2(line: list[str]):
 
 def test_version_and_help_are_plain():
     assert call("--version").stdout.startswith("dpnotes 0.")
-    for command in (
-        "list",
-        "run",
-        "status",
-        "clean",
-        "results",
-        "check",
-        "calc",
-        "cite",
-        "lab",
-        "export",
-        "handout",
-        "doctor",
-        "cells",
-    ):
+    for command in typer.main.get_command(app).list_commands(None):  # type: ignore[attr-defined]
         text = call(command, "--help").stdout
         assert text.startswith("Usage: ") and text.isascii(), "no boxes"
 

@@ -94,8 +94,6 @@ def test_no_sequence_of_requests_overspends(requests, limit):
     ("make", "message"),
     [
         (lambda: Filter(budget(1.0, -0.5)), "Expected budget=-0.5 >= 0"),
-        (lambda: Filter(budget(math.nan)), "Expected budget=nan >= 0"),
-        (lambda: Filter(budget(1.0), -1e-9), "Expected tolerance=-1e-09 >= 0"),
         (lambda: Filter(budget(1.0), 0.5), "Expected tolerance=0.5 <= 1e-06: it is for rounding"),
         (lambda: Filter(torch.ones(2, 1)), r"Expected a budget of shape \(runs,\), got \(2, 1\)"),
         (lambda: Spent(budget(-1.0), budget(0.0)), "Expected reused=-1.0 >= 0 and fresh=0.0 >= 0"),

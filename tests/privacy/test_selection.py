@@ -274,9 +274,6 @@ def test_bad_questions_are_refused(change, error, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: search(0.0), "Expected epsilon=0.0 > 0"),
-        (lambda: search(1.0, math.nan), "Expected threshold=nan to be finite"),
-        (lambda: search(1.0, 0.0, math.inf), "Expected sensitivity=inf to be finite"),
         (lambda: AboveThreshold(1.0, 0.0, 1.0, R, Sampling.poisson(0.1)), "Expected sampling=whole or fresh"),
         (
             lambda: AboveThreshold(1.0, 0.0, 1.0, Relation.ADD_OR_REMOVE, FRESH),

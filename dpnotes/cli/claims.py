@@ -176,13 +176,11 @@ def calc(
         results = calculator(**arguments)
     except TypeError as error:
         raise ValueError(str(error)) from error
+    constants = str(arguments.get("constants", (*calculator.constants, "")[0]))
     if claim not in _named_calculators(claim) and papers.claim(claim).erratum is not None:
-        constants = str(arguments.get("constants", (*calculator.constants, "")[0]))
         instead = "as printed" if constants == "paper" else "of what holds instead"
-        typer.echo(
-            f"dpnotes: {claim} does not stand as printed; the numbers are {instead}: dpnotes check --errata {claim}",
-            err=True,
-        )
+        said = f"{claim} does not stand as printed; the numbers are {instead}: dpnotes check --errata {claim}"
+        typer.echo(f"dpnotes: {said}", err=True)
     if results.get("delta_reached", 0) > arguments.get("delta", 1) * (1 + 1e-6):  # up to rounding
         asked = f"({arguments['epsilon']:g}, {arguments['delta']:g})-DP"
         reached = f"delta_reached={results['delta_reached']:.3g}"
@@ -197,8 +195,8 @@ def calc(
     for name, value in plain.items():
         shown = f"{value:.10g}" if isinstance(value, float) else str(value)
         typer.echo(columns((name, width), (shown, 16), _unit(name, value, calculator)))
-    if dropped := _DROPPED.get(str(arguments.get("constants", (*calculator.constants, "")[0]))):
-        typer.echo(f"dpnotes: {dropped}", err=True)
+    if constants in _DROPPED:
+        typer.echo(f"dpnotes: {_DROPPED[constants]}", err=True)
 
 
 _DROPPED = {

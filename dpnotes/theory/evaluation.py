@@ -170,9 +170,8 @@ def is_zero(difference: sympy.Expr) -> bool:
 
 
 def _radicals(difference: sympy.Expr) -> sympy.Expr:
-    return sympy.simplify(
-        sympy.expand(sympy.radsimp(sympy.powdenest(sympy.expand_log(difference, force=True), force=True)))
-    )
+    dense = sympy.powdenest(sympy.expand_log(difference, force=True), force=True)
+    return sympy.simplify(sympy.expand(sympy.radsimp(dense)))
 
 
 def compare_units(*expressions: sympy.Basic) -> Verdict | None:

@@ -278,13 +278,11 @@ class _Search:
 
     def values(self, logs: np.ndarray) -> tuple[np.ndarray, ...]:
         with np.errstate(all="ignore"):
-            columns = [self._column(i, logs[:, i]) for i in range(len(self.symbols))]
+            columns = [
+                np.rint(np.exp(c)) if s.domain.integer else np.exp(c) for s, c in zip(self.symbols, logs.T, strict=True)
+            ]
             found = self.function(*columns)
-        size = len(logs)
-        return tuple(np.broadcast_to(np.asarray(f), (size,)) for f in found)
-
-    def _column(self, index: int, logs: np.ndarray) -> np.ndarray:
-        return np.rint(np.exp(logs)) if self.symbols[index].domain.integer else np.exp(logs)
+        return tuple(np.broadcast_to(np.asarray(f), (len(logs),)) for f in found)
 
     def slack(self, logs: np.ndarray) -> np.ndarray:
         """The relative slack at points; -inf where the bound is not real, +inf where a condition fails."""
@@ -292,10 +290,7 @@ class _Search:
         self.evaluations += len(logs)
         with np.errstate(all="ignore"):
             if np.iscomplexobj(upper) or np.iscomplexobj(lower):
-                lower, upper = (
-                    np.real(np.where(np.imag(lower) == 0, lower, np.nan)),
-                    np.real(np.where(np.imag(upper) == 0, upper, np.nan)),
-                )
+                lower, upper = (np.real(np.where(np.imag(side) == 0, side, np.nan)) for side in (lower, upper))
             scale = np.maximum(np.maximum(np.abs(lower), np.abs(upper)), 1e-300)
             slack = (upper - lower) / scale
             slack = np.where(np.isnan(upper) & np.isfinite(lower), -np.inf, slack)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import dp_accounting
-import mpmath
 import numpy as np
 import pytest
 import torch
@@ -36,6 +35,7 @@ from dpnotes.privacy.schedules import NoiseSchedule
 from dpnotes.privacy.selection import AboveThreshold
 from dpnotes.privacy.tree import Tree
 from dpnotes.random.streams import Streams
+from tests.privacy.test_accounting import exact_delta
 
 EVERY_SCHEDULE = [
     schedules.uniform(0.19635, 100),
@@ -89,13 +89,6 @@ def test_a_schedule_cannot_be_changed_after_its_check():
 
 
 # ---------------------------------------------------------------- conversions
-def exact_delta(epsilon: float, mu: float) -> float:
-    """Return delta of a Gaussian mechanism (Balle and Wang 2018, Theorem 8), to 50 digits."""
-    with mpmath.workdps(50):
-        e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
-        return mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
-
-
 @pytest.mark.parametrize("rho", [1e-4, 0.02, 0.1963518534, 1.0, 30.0])
 @pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-8, 1e-12])
 def test_the_conversions_are_ordered_and_the_exact_one_is_exact(rho, delta):

@@ -214,15 +214,6 @@ def test_a_float32_answer_is_rounded_after_its_noise_was_added_in_float64():
     assert not torch.equal(noisy, value + noise.float())  # the control
 
 
-def test_what_is_not_charged_is_not_released():
-    secret = torch.full((2, 3), 7.0, dtype=torch.float64)
-    for mechanism in (Gaussian(), Exact()):
-        _, noisy, price = mechanism.release(
-            secret[:, :0], request(secret, 1.0, active=False), Streams.of(0, ["a", "b"])
-        )
-        assert not noisy.any() and not price.rho().any()
-
-
 def test_the_price_is_noise_over_sensitivity():
     value = torch.zeros(1, 2, dtype=torch.float64)
     _, _, price = Gaussian().release(value, request(value, 3.0, sensitivity=0.5), Streams.of(0, ["a"]))

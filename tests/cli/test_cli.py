@@ -20,7 +20,7 @@ import dpnotes
 from dpnotes import experiments, papers
 from dpnotes.cli import catalogue, doctor
 from dpnotes.cli.main import app
-from dpnotes.experiments import Context, Cost, Decision, Experiment, Spec, runner, wanting
+from dpnotes.experiments import Context, Cost, Decision, Experiment, Spec, runner
 from dpnotes.random import draws
 from dpnotes.theory import cache
 from dpnotes.theory.calculators import Calculator, parameters
@@ -380,8 +380,8 @@ def test_a_changed_rule_is_put_on_record_by_status(toy: Path, monkeypatch: pytes
 
 def test_missing_results_are_run_as_many_cells_at_once_as_a_gpu_holds(toy: Path, monkeypatch: pytest.MonkeyPatch):
     cost = Cost(why="a GPU", hours=1, minutes=1, gigabytes=8, basis="a guess")
-    wanted, asked = wanting([TOY], {"squares": {"quick": cost}}), list[int]()
-    monkeypatch.setattr(catalogue, "all_experiments", lambda: [*wanted])
+    asked = list[int]()
+    monkeypatch.setattr(catalogue, "all_experiments", lambda: [replace(TOY, wants={"quick": cost})])
     monkeypatch.setattr(runner, "has_gpu", lambda device: True)
     monkeypatch.setattr(runner, "free_memory", lambda *_: (0, 20 * 10**9))
     monkeypatch.setattr(experiments, "run", lambda *_, jobs, **__: asked.append(jobs))

@@ -15,7 +15,7 @@ import pytest
 from pretend_device import PretendCuda
 from toy_package import REPOSITORY, Toy, silent
 
-from dpnotes.experiments import Cost, cells, chunks, decide_again, provenance, run, runner, store, wanting
+from dpnotes.experiments import Answers, Cost, answering, cells, chunks, decide_again, provenance, run, runner, store
 from dpnotes.experiments.spec import Context, Decision, Experiment, Spec
 from dpnotes.util import files
 
@@ -222,8 +222,8 @@ def test_status_of_every_state(toy: Toy):
 
 def test_outstanding_and_wanted_have_the_greatest_value_per_minute_first(toy: Toy):
     def costing(name: str, **cost) -> Experiment:
-        costs = {name: {"paper": Cost(**{"why": "a GPU", "hours": 3, "gigabytes": 1, "basis": "a guess", **cost})}}
-        return wanting([toy.named(name, cpu_only=name == "here")], costs)[0]
+        wants = {"paper": Cost(**{"why": "a GPU", "hours": 3, "gigabytes": 1, "basis": "a guess", **cost})}
+        return toy.named(name, cpu_only=name == "here", wants=wants)
 
     many = [costing("dear", minutes=2.0), costing("cheap", minutes=1.0), costing("here", minutes=0.1)]
     many += [costing("slow", why="hours"), costing("weights", why="missing weights", missing="BERT", minutes=0.1)]
@@ -233,7 +233,7 @@ def test_outstanding_and_wanted_have_the_greatest_value_per_minute_first(toy: To
     assert [one.name for one in store.wanted(many, "paper", on_gpu=True)] == ["cheap", "dear"]
     assert [one.name for one in store.wanted(many, "paper", on_gpu=False)] == ["slow"]
     with pytest.raises(ValueError, match=r"Expected costs=\['mean huge'\] to be those of an experiment and a profile"):
-        wanting([toy.experiment], {"mean": {"huge": Cost(why="hours", hours=3, basis="a guess")}})
+        answering([toy.experiment], {"mean": Answers()}, {"mean": {"huge": many[0].wants["paper"]}})
     assert "| missing | no reason is stated |" in store.outstanding([toy.experiment])
     toy.run("paper")
     for prepare, said in (

@@ -103,8 +103,8 @@ def _standing(answers: Answers, answer: Word) -> str:
 
 
 def _first_word(sentence: str) -> Word:
-    words: tuple[Word, ...] = ("Yes", "No", "Not run")
-    return next((word for word in words if sentence.startswith((f"{word}:", f"{word}."))), "Undecided")
+    words: tuple[Word, ...] = ("Yes", "No", "Not run", "Undecided")
+    return next((word for word in words if sentence.startswith((f"{word}:", f"{word}."))), words[-1])
 
 
 def _fact(text: str) -> tuple[str, str]:

@@ -108,16 +108,16 @@ class Inequality(Statement):
         symbols = symbols_of(lower, upper, *conditions)
         if check_example(self.example, symbols, conditions):
             point = {symbol: self.example[symbol] for symbol in symbols}
-            if broken := self._broken(point, symbols, lower, upper, conditions):
+            if broken := self._broken(point):
                 return broken
         search = _Search(symbols, lower, upper, conditions, self.region)
         closest, point = search.run()
         if not math.isfinite(closest):
-            broken = self._broken(point, symbols, lower, upper, conditions)
+            broken = self._broken(point)
             return broken or Verdict(Kind.CONTRADICTED, f"at {place_text(point)}: the bound is not a real number")
         for candidate in (_rounded(point), point):
             if candidate is point or search.inside(candidate):
-                if broken := self._broken(candidate, symbols, lower, upper, conditions):
+                if broken := self._broken(candidate):
                     return broken
         effort = f"{search.evaluations} seeded points{search.place()}"
         factor = search.ratio(point)
@@ -141,10 +141,10 @@ class Inequality(Statement):
         sign = "<" if self.sense == "<" else "<="
         return Relation(sides[0], sign, sides[1], self.where, self.conditions, [self.instance])
 
-    def _broken(
-        self, point: Values, symbols: Sequence[Any], lower: Any, upper: Any, conditions: Sequence[Any]
-    ) -> Verdict | None:
+    def _broken(self, point: Values) -> Verdict | None:
         """The counterexample at `point`, confirmed to 40 digits, or None."""
+        lower, upper, conditions = self._sides()
+        symbols = symbols_of(lower, upper, *conditions)
         if not all(bool(evaluator(symbols, c)(point)) for c in conditions):
             return None
         left, right = evaluator(symbols, lower)(point), evaluator(symbols, upper)(point)

@@ -103,8 +103,9 @@ def _standing(answers: Answers, answer: Word) -> str:
 
 
 def _first_word(sentence: str) -> Word:
-    words: tuple[Word, ...] = ("Yes", "No", "Not run", "Undecided")
-    return next((word for word in words if sentence.startswith((f"{word}:", f"{word}."))), words[-1])
+    words: list[Word] = ["Yes", "No", "Not run"]
+    found = [word for word in words if sentence.startswith((f"{word}:", f"{word}."))]
+    return found[0] if found else "Undecided"
 
 
 def _fact(text: str) -> tuple[str, str]:

@@ -103,8 +103,7 @@ def _standing(answers: Answers, answer: Word) -> str:
 
 
 def _first_word(sentence: str) -> Word:
-    words: list[Word] = ["Yes", "No", "Not run"]
-    found = [word for word in words if sentence.startswith((f"{word}:", f"{word}."))]
+    found: list[Word] = [word for word in ("Yes", "No", "Not run") if sentence.startswith((f"{word}:", f"{word}."))]
     return found[0] if found else "Undecided"
 
 

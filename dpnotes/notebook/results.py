@@ -165,7 +165,7 @@ def provenance(result: store.Result) -> str:
         machines = {f"torch {one['versions']['torch']} on {one['name']}" for one in manifest["environments"]}
         computed = [result.computed, *sorted(machines), f"{manifest['cell_seconds']:.0f} s of computing"]
         lines += [f"{manifest['experiment']}, profile {result.spec.profile}", "; ".join(computed)]
-    lines += [f"not accounted: {text}" for text in result.unaccounted]
+    lines += [f"not accounted: {text}" for text in result.experiment.unaccounted]
     return "\n".join(map(_filled, lines))
 
 
@@ -199,7 +199,7 @@ def picture(
     if stamp:
         for axes in figure.axes:
             plots.stamp(axes, stamp.partition(":")[0])
-    unaccounted = f"not accounted: {' '.join(result.unaccounted)}" if result.unaccounted else ""
+    unaccounted = f"not accounted: {' '.join(result.experiment.unaccounted)}" if result.experiment.unaccounted else ""
     if below := "; ".join(filter(None, [result.computed, unaccounted])):
         plots.footnote(figure, below)
     plots.make_room(figure)

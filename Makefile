@@ -57,10 +57,10 @@ browser: $(VENV)/.dev  ## notebooks as stored, and one that runs, in a real chro
 	$(PYTEST) -n $(WORKERS) -m "browser and not slow" tests/test_browser.py
 
 release-check: $(VENV)/.dev  ## every stored output against a run as another processor would: ten minutes
-	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.write --as-another-processor notebooks/*.ipynb
+	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.write --as-another-processor
 
 notebooks: $(VENV)/.dev  ## run the notebooks twice, the second time as another processor would, and store their outputs
-	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.write notebooks/*.ipynb
+	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.write
 
 handout: $(VENV)/.lab  ## for a class: handout/students without solutions, handout/instructor with them
 	$(QUIET_ENV) $(BIN)/dpnotes handout handout

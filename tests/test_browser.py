@@ -10,6 +10,7 @@ import nbformat
 import pytest
 from browser import Notebook, jupyterlab, launched
 
+from dpnotes.notebook import copies
 from dpnotes.notebook.write import METADATA
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 FOLDER = Path(__file__).parents[1] / "notebooks"
-NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+NOTEBOOKS = [path.relative_to(FOLDER).as_posix() for path in copies.notebooks()]
 FAULTY = """\
 from IPython.display import HTML, display
 from dpnotes.notebook import plots
@@ -63,8 +64,9 @@ Stepper(run, [descent, clipped])"""
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copies of the notebooks, because JupyterLab writes to opened files, and one with faults."""
     root = tmp_path_factory.mktemp("notebooks")
-    for path in NOTEBOOKS:
-        shutil.copy(path, root)
+    (root / "evidence").mkdir()
+    for name in NOTEBOOKS:
+        shutil.copy(FOLDER / name, root / name)
     cells = [
         nbformat.v4.new_markdown_cell(r"$\begin{nosuchthing} x$"),
         nbformat.v4.new_code_cell(FAULTY),
@@ -229,9 +231,9 @@ def fits_and_reads(notebook: Notebook) -> None:
 
 # `make test` examines the papers' notebooks, which show most, and runs the shortest one. `make test-all` examines and
 # runs all, and nbval runs all notebooks.
-LOOKED_AT = re.compile(r"0[1-5]_[a-z_]+(?<!_evidence)\.ipynb")
-STORED = [pytest.param(p.name, marks=() if LOOKED_AT.fullmatch(p.name) else pytest.mark.slow) for p in NOTEBOOKS]
-RUN = [pytest.param(p.name, marks=() if p.name == "00_start_here.ipynb" else pytest.mark.slow) for p in NOTEBOOKS]
+LOOKED_AT = re.compile(r"0[1-5]_[a-z_]+\.ipynb")
+STORED = [pytest.param(name, marks=() if LOOKED_AT.fullmatch(name) else pytest.mark.slow) for name in NOTEBOOKS]
+RUN = [pytest.param(name, marks=() if name == copies.FIRST else pytest.mark.slow) for name in NOTEBOOKS]
 
 
 @pytest.mark.parametrize("name", STORED)

@@ -1,4 +1,4 @@
-"""The exercises of notebooks/03_adaptive_batch_evidence."""
+"""The exercises of notebooks/evidence/03_adaptive_batch_evidence."""
 
 import math
 

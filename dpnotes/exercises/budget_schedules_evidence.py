@@ -1,4 +1,4 @@
-"""The exercises of notebooks/01_budget_schedules_evidence."""
+"""The exercises of notebooks/evidence/01_budget_schedules_evidence."""
 
 import math
 

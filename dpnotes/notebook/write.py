@@ -31,6 +31,7 @@ from nbformat import NotebookNode
 from traitlets.config import Config
 
 from dpnotes.experiments import provenance
+from dpnotes.notebook import copies
 from dpnotes.util.files import write as write_files
 
 LARGEST = 1_000_000  # bytes
@@ -275,7 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
       arguments: as on the command line.
     """
     parser = argparse.ArgumentParser(prog="python -m dpnotes.notebook.write", description="Run and store notebooks.")
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: notebooks/*.ipynb")
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: all in notebooks/")
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--once", action="store_true", help="a draft: do not run it again as another processor would")
     ways.add_argument("--check", action="store_true", help="run nothing, only look whether the files are in order")
@@ -284,7 +285,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     another = None if options.once or options.check else provenance.another_processor()
     if another is None and not (options.once or options.check):
         print("Left out: no run as another processor, which takes glibc on x86-64.", file=sys.stderr)
-    files = options.files or sorted(Path("notebooks").glob("*.ipynb"))
+    files = options.files or copies.notebooks(Path("notebooks"))
     refused = 0
     for path in files:
         done = "in order" if options.check else "written"

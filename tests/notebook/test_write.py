@@ -10,6 +10,7 @@ import nbformat
 import pytest
 
 from dpnotes.experiments import provenance
+from dpnotes.notebook import copies
 from dpnotes.notebook.write import differences, main, tidy
 from tests.drawing import drawn
 
@@ -172,5 +173,5 @@ def test_pictures_and_readouts_are_not_compared(written: Path):
 @elsewhere
 @pytest.mark.timeout(1800)
 def test_two_stored_notebooks_hold_on_another_processor(capsys):
-    chosen = drawn((str(path) for path in (ROOT / "notebooks").glob("*.ipynb")), 2)
+    chosen = drawn(map(str, copies.notebooks()), 2)
     assert main(["--as-another-processor", *chosen]) == 0, capsys.readouterr().err

@@ -196,6 +196,19 @@ def near(value: float, relative: float = 0.01) -> Callable[[float], str]:
 
 
 # ---------------------------------------------------------------- predictions
+# Radio buttons of one name are one Tab stop, and arrow keys move inside it. The widget gives them no name, and
+# JupyterLab would take the keys, so that a page sets both as soon as the buttons are there.
+_ONE_STOP = """<style onload="const group = left => {
+    const found = [...(this.closest('.dpnotes-explorer')?.querySelectorAll('input[type=radio]') ?? [])];
+    const name = `prediction ${Math.random()}`;
+    for (const radio of found) {
+        radio.name = name;
+        radio.setAttribute('data-lm-suppress-shortcuts', '');
+    }
+    if (!found.length && left) setTimeout(group, 100, left - 1);
+}; group(50)"></style>"""
+
+
 class Prediction:
     """A prediction followed by a run: nothing is computed or drawn before a choice has been recorded.
 
@@ -267,7 +280,7 @@ class Prediction:
             compute=compute,
             draw=draw,
             describe=judged,
-            heading=question,
+            heading=question + _ONE_STOP,
             button="Record my prediction and run",
             still=self._repr_html_(),
             **options,

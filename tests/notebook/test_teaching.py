@@ -30,9 +30,12 @@ def test_nothing_runs_before_a_prediction_is_recorded():
     assert not ran and asked.data is None and asked.error == "First choose what you expect."
     asked.controls["prediction"].value = "yes & no"
     assert not ran, "choosing is not yet recording"
+    assert asked.readout.value == "The picture appears when you press “Record my prediction and run”."
     asked.explorer.run_button.click()
     assert ran and asked.data == {"sum": 4, "prediction": "yes & no"}
     assert asked.readout.value == "You expected “yes &amp; no”: right. It is. It is 4."
+    asked.controls["prediction"].value = "no"
+    assert asked.readout.value == "The picture follows when you press “Record my prediction and run”."
 
 
 def test_a_wrong_prediction_is_told_why():

@@ -23,7 +23,7 @@ from dpnotes.theory.claims import Claim
 from dpnotes.theory.premises import word
 from dpnotes.theory.symbols import symbols_of
 
-_NUMBER = re.compile(r"\d[\d.]*(?:e-\d+|(?:-\d+)+)")  # 5.6e-05, 2018-06-14: a browser breaks them at the hyphen
+_DATE = re.compile(r"\d+(?:-\d+)+")  # 2018-06-14: a browser breaks it at a hyphen
 _LONGEST_WORD = 24  # letters: a longer one, a path or a line of code, may break anywhere
 
 
@@ -379,7 +379,7 @@ def _cell(texts: str | Sequence[str]) -> str:
 
 def _linked(text: str) -> str:
     if "$" not in text and "https:" not in text:
-        return _NUMBER.sub(r'<span style="white-space: nowrap">\g<0></span>', html.escape(text))
+        return markup.numbers(_DATE.sub(r'<span style="white-space: nowrap">\g<0></span>', html.escape(text)))
     return markup.wrapped(re.sub(r"https://\S+/(\S+)", r'<a href="\g<0>">\1</a>', html.escape(text)))
 
 

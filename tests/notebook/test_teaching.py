@@ -136,4 +136,4 @@ def test_a_number_is_not_broken_at_its_hyphen_and_an_address_is_left_alone():
     rows = [["5.6e-05 (2018-06-14)", "https://example.org/2018-06-14/x"], ["a-1", "$10^{-2}$"]]
     shown = Table(["", ""], rows)
     whole = re.findall(r'<span style="white-space: nowrap">(.*?)</span>', shown._repr_html_())
-    assert whole == ["5.6e-05", "2018-06-14"]
+    assert whole == ["5.6 · 10<sup>−5</sup>", "2018-06-14"]

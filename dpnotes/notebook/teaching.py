@@ -223,7 +223,7 @@ class Prediction:
       options: further options of `Explorer`.
 
     Attributes:
-      explorer: the widget that is shown; its `controls`, `data`, `error` and `readout` are attributes here, too.
+      explorer: the widget that is shown; its `controls`, `data`, `error`, `readout` and `run` are attributes here, too.
 
     Raises:
       ValueError: fewer than two choices, one without a reason, or `right` is none of them.
@@ -287,33 +287,14 @@ class Prediction:
         )
         asked.layout.width = "100%"  # choices are whole sentences
 
-    def run(self) -> None:
-        """Run the computation, if a choice was made."""
-        self.explorer.run()
-
     def unsound(self) -> list[str]:
         """The fault of the prediction itself: a run that does not confirm the right choice."""
         return [] if self._holds(self._run()) else [f"the run does not bear out {self._right!r}"]
 
-    @property
-    def controls(self) -> dict[str, Any]:
-        """The control with the choices, named "prediction"."""
-        return self.explorer.controls
-
-    @property
-    def data(self) -> Mapping[str, Any] | None:
-        """The data of the run and the choice; None before the run."""
-        return self.explorer.data
-
-    @property
-    def error(self) -> str | None:
-        """The reason why there was no run."""
-        return self.explorer.error
-
-    @property
-    def readout(self) -> Any:
-        """The widget with the judgement of the choice and the description."""
-        return self.explorer.readout
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # IPython asks for forms in which to show it
+            raise AttributeError(name)
+        return getattr(self.explorer, name)
 
     def __repr__(self) -> str:
         return f"Prediction: {markup.plain(self._question)}"

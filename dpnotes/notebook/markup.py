@@ -75,6 +75,16 @@ def numbers(text: str) -> str:
     return re.sub(r"\$[^$]*\$|(?<![\w.])(\d[\d.]*)e([+-])0*(\d+)\b", power, text)
 
 
+def greek(text: str) -> str:
+    """The text with the names of Greek letters as these letters; names in code, such as `epsilon=1`, stay.
+
+    >>> greek("half of the alpha-SOSPs at epsilon = 1, of run(epsilon=2)")
+    'half of the α-SOSPs at ε = 1, of run(epsilon=2)'
+    """
+    letters = {"alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "kappa": "κ", "sigma": "σ"}
+    return re.sub(rf"(?<![\w.(])({'|'.join(letters)})(?![\w=.(])", lambda found: letters[found[0]], text)
+
+
 def typeset(text: str, letters: Iterable[Any]) -> str:
     r"""The text with its formulas, which are in the code of sympy, as mathematics between dollar signs.
 

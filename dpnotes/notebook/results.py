@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpnotes.experiments import Experiment, outcome, store
 from dpnotes.experiments.spec import PROFILES
+from dpnotes.notebook import markup
 from dpnotes.notebook.teaching import Table
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Results:
         """A table of the outcomes that were shown; experiments that were not run are marked so."""
         found = [(one, outcome(one.experiment, one.decision)) for one in self._shown]
         rows = [[one.experiment.title, one.spec.profile, f"{each.answer}. {each.standing}"] for one, each in found]
-        return Table(["experiment", "profile", "outcome"], rows)
+        return Table(["experiment", "profile", "outcome"], [[*map(markup.greek, row)] for row in rows])
 
     def outstanding(self) -> Table:
         """A table of the profiles without a stored result, and the commands that compute them."""
@@ -86,10 +87,12 @@ class Shown:
     def _parts(self) -> dict[str, str]:
         result, found = self.result, outcome(self.result.experiment, self.result.decision)
         parts = {"question": found.question, "answer": str(found), "rule": result.spec["decision_rule"]}
-        return parts | ({"chances of the rule": result.chances} if result.chances else {})
+        parts |= {"chances of the rule": result.chances} if result.chances else {}
+        return {name: markup.greek(text) for name, text in parts.items()}
 
     def _facts(self) -> Table:
-        return Table(["", "found"], [[*fact] for fact in outcome(self.result.experiment, self.result.decision).facts])
+        facts = outcome(self.result.experiment, self.result.decision).facts
+        return Table(["", "found"], [[*map(markup.greek, fact)] for fact in facts])
 
     def _origin(self) -> list[str]:
         lines = provenance(self.result).splitlines()

@@ -13,10 +13,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 import sympy
 from numpy.typing import NDArray
+from sympy.printing.latex import tex_greek_dictionary
 from sympy.tensor.indexed import Indexed, IndexedBase
 
 from dpnotes.theory.units import NONE, Unit
 from dpnotes.util import validate
+
+tex_greek_dictionary["epsilon"] = r"\varepsilon"  # the one sign of texts, pictures and formulas; sympy's is \epsilon
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The notebook writer: stored outputs, refusals, nbval's comparison, and the run as another processor."""
 
 import json
+import os
 from pathlib import Path
 
 import nbformat

@@ -18,7 +18,7 @@ PYTEST := $(QUIET_ENV) $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-all chromium lint types unit browser check-notebooks release-check notebooks handout results bench gpu book page attack mutants clean
+.PHONY: help lab test test-all chromium lint types unit browser check-notebooks release-check notebooks times handout results bench gpu book page attack mutants clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -57,10 +57,13 @@ browser: $(VENV)/.dev  ## notebooks as stored, and one that runs, in a real chro
 	$(PYTEST) -n $(WORKERS) -m "browser and not slow" tests/test_browser.py
 
 release-check: $(VENV)/.dev  ## every stored output against a run as another processor would: ten minutes
-	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.write --as-another-processor notebooks/*.ipynb
+	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.write --as-another-processor
 
 notebooks: $(VENV)/.dev  ## run the notebooks twice, the second time as another processor would, and store their outputs
-	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.write notebooks/*.ipynb
+	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.write
+
+times: $(VENV)/.dev  ## on an idle machine, measure the run times that notebooks state, and write them there
+	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.write --time
 
 handout: $(VENV)/.lab  ## for a class: handout/students without solutions, handout/instructor with them
 	$(QUIET_ENV) $(BIN)/dpnotes handout handout

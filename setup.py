@@ -11,7 +11,8 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-CARRIED = ("notebooks/*.ipynb", "notebooks/results/*.npz", "notebooks/results/*.json", "docs/**/*.md")
+CARRIED = ("notebooks/*.ipynb", "notebooks/evidence/*.ipynb", "notebooks/results/*.npz", "notebooks/results/*.json")
+CARRIED += ("docs/**/*.md",)
 
 
 class BuildWithNotebooks(build_py):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import pytest
 from browser import complaints, launched
 
+from dpnotes.notebook import copies
 from dpnotes.papers.goldstein import reference
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[1]
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = copies.notebooks()
+PAGES = [str(path.relative_to(ROOT).with_suffix(".html")) for path in NOTEBOOKS]
 
 
 def build(source: Path, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -215,7 +217,7 @@ def test_a_notebook_reads_without_a_kernel(opened, path: Path):
 
 
 @pytest.mark.parametrize("width", [500, 1300])
-@pytest.mark.parametrize("path", ["README.html", "docs/errata.html", *[f"notebooks/{p.stem}.html" for p in NOTEBOOKS]])
+@pytest.mark.parametrize("path", ["README.html", "docs/errata.html", *PAGES])
 def test_no_page_is_wider_than_the_window(opened, path: str, width: int):
     with opened(path, width) as page:
         assert page.evaluate("() => document.documentElement.scrollWidth") <= width

@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 from test_layers import EVERYTHING_BELOW_PAPERS, LEAVES, MAY_IMPORT, imports
 
 import dpnotes
+from dpnotes.notebook import copies
 from dpnotes.notebook.copies import FIRST
 
 ROOT = Path(__file__).parents[1]
@@ -146,10 +147,12 @@ def test_the_readme_s_commands_are_those_of_the_command_line():
 
 def test_the_readme_lists_every_notebook_with_its_link():
     table = (ROOT / "README.md").read_text().partition("## The notebooks")[2].partition("\n## ")[0]
-    listed = re.findall(r"\[(\w+)\]\(notebooks/(\w+)\.ipynb\)", table)
-    assert sorted(name for _, name in listed) == sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
-    for (_, before), (shown, name) in zip([("", ""), *listed], listed, strict=False):
-        assert name in (shown, f"{before}_evidence")
+    listed = re.findall(r"\[(\w+)\]\(notebooks/(?:evidence/)?(\w+)\.ipynb\)", table)
+    assert sorted(name for _, name in listed) == sorted(path.stem for path in copies.notebooks())
+    assert all(
+        name in (shown, f"{before}_evidence")
+        for (_, before), (shown, name) in zip([("", ""), *listed], listed, strict=False)
+    )
 
 
 def test_the_readme_lists_every_paper_by_its_title():

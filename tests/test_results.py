@@ -17,7 +17,7 @@ import pytest
 from dpnotes.cli import catalogue
 from dpnotes.core import Relation, Sampling
 from dpnotes.experiments import Decision, Experiment, Result, load, outstanding, store
-from dpnotes.experiments.agreement import Children, Outcome, compare, draw
+from dpnotes.experiments.agreement import Children, Outcome, compare
 from dpnotes.experiments.outcomes import AGAINST, AS_PREDICTED, NO_CLAIM, outcome
 from dpnotes.experiments.outcomes import Outcome as Found
 from dpnotes.experiments.provenance import git, now
@@ -27,6 +27,7 @@ from dpnotes.privacy.accounting import account, rho_to_epsilon
 from dpnotes.privacy.events import Event
 from dpnotes.privacy.schedules import exponential, uniform
 from dpnotes.problems.published import DataNotFound
+from tests.attack.samples import draw
 
 STORED = Path(__file__).parents[1] / "notebooks" / "results"
 EXPERIMENTS = {experiment.id: experiment for experiment in catalogue.all_experiments()}

@@ -80,7 +80,7 @@ def reader(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_wheel_carries_notebooks_results_and_pages_and_so_does_what_it_is_built_from(wheel: Path, source: Path):
     carried = {
         path.relative_to(ROOT).as_posix()
-        for pattern in ("notebooks/*.ipynb", "notebooks/results/*.npz", "notebooks/results/*.json", "docs/**/*.md")
+        for pattern in ("notebooks/**/*.ipynb", "notebooks/results/*.npz", "notebooks/results/*.json", "docs/**/*.md")
         for path in ROOT.glob(pattern)
     }
     names = {*zipfile.ZipFile(wheel).namelist()}
@@ -132,7 +132,7 @@ def test_nothing_is_written_into_an_installation(reader: Path, installed: Path):
         assert "Expected DPNOTES_RESULTS to be a folder of yours" in said
     (carried,) = installed.parents[1].glob("lib/python*/site-packages/dpnotes/carried/notebooks")
     originals = {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
-    assert {path.name for path in carried.iterdir()} == originals | {"results"}
+    assert {path.name for path in carried.iterdir()} == originals | {"evidence", "results"}
 
 
 def test_an_editable_install_has_no_copies_and_finds_the_repository(source: Path, tmp_path: Path):

@@ -35,6 +35,7 @@ extensions = [
 ]
 root_doc = "README"
 include_patterns = ["*.md", "docs/*.md", "docs/derivations/*.md", "docs/book/**", "notebooks/*.ipynb"]
+include_patterns += ["notebooks/evidence/*.ipynb"]
 exclude_patterns = [".*", "build", "dpnotes", "tests", "benchmarks"]
 
 html_theme = "furo"
@@ -64,6 +65,7 @@ TOCTREE = "\n\n```{{toctree}}\n:hidden:\n:glob:\n:caption: {caption}\n\n{pages}\
 CONTENTS = {
     "README": [
         ("Notebooks", "notebooks/*"),
+        ("Evidence", "notebooks/evidence/*"),
         ("Reference", "docs/README\nPublic functions <docs/book/api/dpnotes>"),
     ],
     "docs/README": [("Pages", "*"), ("Derivations", "derivations/*"), ("Project", "../CONTRIBUTING\n../CHANGELOG")],

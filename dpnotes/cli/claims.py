@@ -3,7 +3,6 @@
 import importlib
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -74,8 +73,9 @@ def check(
     if write and (not errata or claims):
         raise ValueError("Expected --write with --errata and without names: the page holds all papers.")
     chosen = papers.claims(*(claims or ()))
-    if certificates is not None:
-        _check_place(certificates)
+    if certificates is not None:  # before the work, which takes a minute
+        certificates.absolute().parent.mkdir(parents=True, exist_ok=True)
+        certificates.open("ab").close()
     with Verdicts(cached=cache) as verdicts:
         if errata:
             _check_errata(chosen, verdicts, as_json)
@@ -88,17 +88,6 @@ def check(
 
         found = document(chosen, dpnotes.__version__)
         files.write({certificates: (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode()})
-
-
-def _check_place(certificates: Path) -> None:
-    """Raise an error before the work if the file could not be written after it."""
-    folder = certificates.absolute().parent
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"Expected a folder for --certificates {certificates}: {error.strerror}.") from error
-    if certificates.is_dir() or not os.access(folder, os.W_OK):
-        raise ValueError(f"Expected --certificates {certificates} to be a file that can be written.")
 
 
 def _check(claims: "Sequence[Claim]", verdicts: "Verdicts", as_json: bool) -> None:
@@ -187,13 +176,11 @@ def calc(
         results = calculator(**arguments)
     except TypeError as error:
         raise ValueError(str(error)) from error
+    constants = str(arguments.get("constants", (*calculator.constants, "")[0]))
     if claim not in _named_calculators(claim) and papers.claim(claim).erratum is not None:
-        constants = str(arguments.get("constants", (*calculator.constants, "")[0]))
         instead = "as printed" if constants == "paper" else "of what holds instead"
-        typer.echo(
-            f"dpnotes: {claim} does not stand as printed; the numbers are {instead}: dpnotes check --errata {claim}",
-            err=True,
-        )
+        said = f"{claim} does not stand as printed; the numbers are {instead}: dpnotes check --errata {claim}"
+        typer.echo(f"dpnotes: {said}", err=True)
     if results.get("delta_reached", 0) > arguments.get("delta", 1) * (1 + 1e-6):  # up to rounding
         asked = f"({arguments['epsilon']:g}, {arguments['delta']:g})-DP"
         reached = f"delta_reached={results['delta_reached']:.3g}"
@@ -208,8 +195,8 @@ def calc(
     for name, value in plain.items():
         shown = f"{value:.10g}" if isinstance(value, float) else str(value)
         typer.echo(columns((name, width), (shown, 16), _unit(name, value, calculator)))
-    if dropped := _DROPPED.get(str(arguments.get("constants", (*calculator.constants, "")[0]))):
-        typer.echo(f"dpnotes: {dropped}", err=True)
+    if constants in _DROPPED:
+        typer.echo(f"dpnotes: {_DROPPED[constants]}", err=True)
 
 
 _DROPPED = {

@@ -45,16 +45,13 @@ def examine() -> Iterator[Finding]:
     yield Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
     for name in _REQUIRED:
         yield _package(name, "problem", "pip install -c constraints.txt -e .")
-    yield _gpu()
-    yield from _draws()
+    yield from _devices()
     yield _widgets()
     yield from _data()
-    path = chromium()
-    yield (
-        Finding("chromium", "ok", path)
-        if path
-        else Finding("chromium", "note", "not found", "only the browser tests need it: apt-get install chromium")
-    )
+    if path := chromium():
+        yield Finding("chromium", "ok", path)
+    else:
+        yield Finding("chromium", "note", "not found", "only the browser tests need it: apt-get install chromium")
 
 
 def _package(name: str, missing: Literal["note", "problem"], advice: str) -> Finding:
@@ -64,26 +61,21 @@ def _package(name: str, missing: Literal["note", "problem"], advice: str) -> Fin
         return Finding(name, missing, "not installed", advice)
 
 
-def _gpu() -> Finding:
+def _devices() -> Iterator[Finding]:
+    """Check for a GPU, and on each device for a fused kernel; without one draws are the same, but slower."""
     if importlib.util.find_spec("torch") is None:
-        return Finding("gpu", "note", "torch is not installed")
-    import torch
-
-    if torch.cuda.is_available():
-        return Finding("gpu", "ok", torch.cuda.get_device_name())
-    return Finding("gpu", "note", "no CUDA device", "none is needed; only the experiments' paper profiles want one")
-
-
-def _draws() -> Iterator[Finding]:
-    """Check on each device whether a fused kernel draws random numbers; without one they are the same, but slower."""
-    if importlib.util.find_spec("torch") is None:
-        yield Finding("draws", "note", "torch is not installed")
+        yield Finding("gpu", "note", "torch is not installed")
         return
     import torch
 
     from dpnotes.random import draws
 
-    for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+    if gpu := torch.cuda.is_available():
+        yield Finding("gpu", "ok", torch.cuda.get_device_name())
+    else:
+        advice = "none is needed; only the experiments' paper profiles want one"
+        yield Finding("gpu", "note", "no CUDA device", advice)
+    for device in ("cpu", "cuda") if gpu else ("cpu",):
         backend = draws.backend(torch.device(device))
         yield Finding(f"draws {device}", "ok" if backend.fused else "note", backend.about, backend.advice)
 

@@ -197,14 +197,10 @@ def verify(
     """
     from dpnotes import experiments as parts
 
-    chosen = catalogue.experiments_of(names) if names else catalogue.all_experiments()
-    catalogue.check_profile(profile)
-    if minutes is not None:
-        validate.positive(minutes=minutes)
+    pairs = _pairs(names, profile)
     validate.one_of(("auto", "cpu", "cuda"), device=device)
     if write:
         catalogue.refuse_an_installation()
-    pairs = [(experiment, each) for experiment in chosen for each in experiment.specs if profile in (None, each)]
     report = lambda line: typer.echo(line)  # noqa: E731
     found = parts.verify(pairs, minutes=minutes, write=write, device=device, report=report)
     if not found:
@@ -316,7 +312,7 @@ def _remarks(result: "Result") -> Iterable[str]:
     remarks += [("found", f"{name}: {fact}" if name else fact) for name, fact in found.facts]
     remarks += [("state", result.state), ("reason", result.reason), ("computed", f"{result.computed}; {result.agreed}")]
     remarks += [("rule", result.spec["decision_rule"]), ("chances", result.chances)]
-    remarks += [("unaccounted", text) for text in result.unaccounted]
+    remarks += [("unaccounted", text) for text in result.experiment.unaccounted]
     return [columns((name, 11), str(text)) for name, text in remarks if str(text)]
 
 
@@ -337,6 +333,7 @@ def clean(
 # ---------------------------------------------------------------- cells
 def _pairs(names: Sequence[str] | None, profile: str | None) -> "list[tuple[Experiment, str]]":
     """The pairs of experiment and profile that the arguments select."""
+    catalogue.check_profile(profile)
     chosen = catalogue.experiments_of(names) if names else catalogue.all_experiments()
     pairs = [(experiment, each) for experiment in chosen for each in experiment.specs if profile in (None, each)]
     if not pairs:

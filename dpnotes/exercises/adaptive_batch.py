@@ -12,8 +12,8 @@ from dpnotes.random.streams import Streams
     "`node(t, Sigma)` of the listing above gives the blocks `(first, last)` of $\\mathrm{NODE}(t)$, `sigma` is the "
     "standard deviation of a block's noise, and `noise(last)` is the standard Gaussian vector of the block that ends "
     "at leaf `last`. Your answer is compared with the reference, `tree_mechanism`.",
-    "The sum goes on, and stays private. What is released is the sum plus the noise of the blocks of NODE(t).",
-    "The noise is not added up over t: each release adds the draws of its own blocks, and no others.",
+    "Keep the exact sum private. Release the sum plus the noise of the blocks of NODE(t).",
+    "The noise does not accumulate over t: each release adds only the draws of its own blocks.",
 )
 def write_the_sums(function):
     draws = Streams.of("exercise", ["one"])
@@ -38,10 +38,9 @@ def write_the_sums(function):
 
 
 @exercise(
-    "A run takes 10 steps with $\\|\\widetilde\\nabla\\| = 1$ and 990 with $0.02$. How many times as many examples "
-    "do fixed batches need as adaptive ones, if no batch may be smaller than its step asks for? (Leave fresh "
-    "gradients out.)",
-    "A fixed batch is as large as the longest step asks for, at each of the 1000 steps.",
+    "A run takes 10 steps with $\\|\\widetilde\\nabla\\| = 1$ and 990 with $0.02$. How many times as many examples do "
+    "fixed batches need as adaptive ones, if each batch must be large enough for its step? (Ignore fresh gradients.)",
+    "A fixed batch has the size that the longest step needs, at each of the 1000 steps.",
     "Adaptive batches add up to beta times the sum of the lengths.",
 )
 def saving(number):

@@ -1,4 +1,4 @@
-"""The exercises of notebooks/03_adaptive_batch_evidence."""
+"""The exercises of notebooks/evidence/03_adaptive_batch_evidence."""
 
 import math
 
@@ -11,7 +11,7 @@ from dpnotes.privacy.tree import Tree
     "Write $\\mathrm{NODE}(t)$: the list of blocks `(first, last)` that make up the terms $1, \\dots, t$, largest "
     "first.",
     "Each one in the binary expansion of t is a block.",
-    "Go from the largest power of two down; where it still fits between what you have and t, take it.",
+    "Start with the largest power of two; take each power of two that still fits into the remaining terms.",
 )
 def which_blocks(function):
     for t in (1, 6, 13, 16, 100):

@@ -10,11 +10,11 @@ from dpnotes.problems.modules import ModuleProblem
 
 @exercise(
     "Write the release of DP-SGD, which the plan makes a hundred times. `gradients` are those of the examples of a "
-    "Poisson batch, `(batch, dim)`; none may count for more than `longest`; the noise on their sum is "
-    "`noise_multiplier` times what one example can move it; `batch_size` is the expected one, and `normal` `(dim,)` "
-    "are independent standard normal numbers.",
+    "Poisson batch, `(batch, dim)`; clip each to the length `longest`; the noise on their sum is `noise_multiplier` "
+    "times the sensitivity of the sum; `batch_size` is the expected size, and `normal` `(dim,)` are independent "
+    "standard normal numbers.",
     "Clip every row: divide it by max(1, its length / longest). A short row stays as it is.",
-    "One example moves the sum by at most longest, so that is what the noise multiplier multiplies.",
+    "One example changes the sum by at most longest: this is the sensitivity.",
     "Divide by batch_size, not by len(gradients).",
 )
 def release_exercise(function):
@@ -25,9 +25,10 @@ def release_exercise(function):
 
 @exercise(
     "Your network has one output, `(batch, 1)`, and the targets are numbers, `(batch,)`. Write the absolute error for "
-    "`plan.train(..., loss=absolute_error)`: one loss an example, `(batch,)`, each of its own example alone.",
+    "`plan.train(..., loss=absolute_error)`: one loss for each example, `(batch,)`, which depends on this example "
+    "alone.",
     "`(batch, 1)` minus `(batch,)` is `(batch, batch)` in torch: every output with every target.",
-    "Take the column of outputs. And no mean: clipping needs each example's own.",
+    "Take the column of outputs. Do not take the mean: clipping needs the loss of each example.",
 )
 def loss_exercise(function):
     outputs, targets = torch.tensor([[1.0], [2.0], [5.0]]), torch.tensor([1.5, 0.0, 5.0])
@@ -47,8 +48,8 @@ def loss_exercise(function):
     "You train with the step sizes 0.5, 1 and 2 on the same private tensors, each with epsilon = 2 and delta = 1e-5. "
     "On public examples you see which of the three networks is best, and publish that one alone. Add up: which epsilon "
     "may you claim, with delta = 3e-5?",
-    "Would another network have been published if one example had been another one?",
-    "The choice depends on all three networks. Whoever sees it has seen something of each run.",
+    "Could a change of one example change which network you publish?",
+    "The choice depends on all three networks, so it releases something about each run.",
 )
 def best_of_three(number):
     claims = [Guarantee(2.0, 1e-5, Relation.ZERO_OUT, "each run") for _ in (0.5, 1, 2)]

@@ -28,13 +28,13 @@ def last_step(number):
 
 
 @exercise(
-    "Write lines 1 to 4 of Algorithm 1, with $\\le$ in line 2: the one place where noise meets data. `rows` are the "
-    "gradients of the examples, `(N, D)`, none of which may count for more than `G`; `nu` is the draw $\\nu_t$, and "
-    "`left` is $R_t$. Return $g_t$ and $R_{t+1}$, or `None` if the step costs more than what is left. "
+    "Write lines 1 to 4 of Algorithm 1, with $\\le$ in line 2: the step that adds noise to the data. `rows` are the "
+    "gradients of the examples, `(N, D)`, each of which must be clipped to the length `G`; `nu` is the draw $\\nu_t$, "
+    "and `left` is $R_t$. Return $g_t$ and $R_{t+1}$, or `None` if the step costs more than what is left. "
     "`clipped(rows, longest)` of the listing is at hand.",
     "The step costs 1 / sigma**2. If that is more than what is left, nothing may be drawn or released.",
     "Clip example by example, and only then take the mean over the rows.",
-    "The mean moves by at most G / N: that is what sigma multiplies.",
+    "The mean changes by at most G / N; the noise is sigma times this.",
 )
 def private_step(function):
     G, sigma = 1.2, 2.0

@@ -1,4 +1,4 @@
-"""The exercises of notebooks/01_budget_schedules_evidence."""
+"""The exercises of notebooks/evidence/01_budget_schedules_evidence."""
 
 import math
 
@@ -24,12 +24,12 @@ def best_number(function):
 
 
 @exercise(
-    "A colleague publishes a run as $(1, 10^{-6})$-DP, by the paper's sensitivity and the classic conversion, and her "
-    "reader takes neighbours to be data sets in which one example was *replaced*. Which $\\varepsilon$ is exact for "
-    "that reader, at the same $\\delta$?",
+    "A colleague publishes a run as $(1, 10^{-6})$-DP, by the paper's sensitivity and the classic conversion, but a "
+    "reader defines neighbours as data sets in which one example was *replaced*. Which $\\varepsilon$ is exact under "
+    "this definition, at the same $\\delta$?",
     "Replacing an example moves the mean of clipped gradients twice as far as zeroing it out.",
     "rho grows with the square of the sensitivity.",
-    "Undo her conversion: `epsilon_to_rho` with 'classic'. Convert the reader's rho: `rho_to_epsilon` with 'exact'.",
+    "Undo the classic conversion by `epsilon_to_rho`, multiply rho, and convert it by `rho_to_epsilon` with 'exact'.",
 )
 def replaced(number):
     _, zeroed, exact = readings(epsilon_to_rho(1.0, 1e-6, "classic"), 1e-6)

@@ -14,9 +14,9 @@ from dpnotes.random.streams import Streams
 
 
 @exercise(
-    "Write lines 4 to 8 and 16 of Algorithm 3: a fresh round. `terms` is a list with one tensor a client, the "
-    "gradients of its batch, `(b, d)`; `noise` a list with one draw of $N(0, I_d)$ a client. Return what the clients "
-    "send, `(m, d)`, and what the server follows, `(d,)`. `clipped(rows, G)` is at hand; the noise is `multiplier` "
+    "Write lines 4 to 8 and 16 of Algorithm 3: a fresh round. `terms` has a tensor for each client, the gradients of "
+    "its batch, `(b, d)`; `noise` has a draw of $N(0, I_d)$ for each client. Return the messages of the clients, `(m, "
+    "d)`, and their mean, which the server uses, `(d,)`. `clipped(rows, G)` is at hand; the noise is `multiplier` "
     "times the sensitivity of a client's mean.",
     "A client's mean is that of its clipped terms. What is its sensitivity, if one example is replaced?",
     "Each client adds its own noise to its own mean. Stack the messages; the server takes their mean.",
@@ -56,10 +56,9 @@ def round_of_clients(function):
 
 @exercise(
     "A client's own noise is `multiplier` times its sensitivity. Write the function that gives the noise of the *mean* "
-    "over *its* sensitivity, as it is for `others` of the other clients, who know their own noise and pool what they "
-    "know.",
-    "One example moves the mean of m messages by 1/m of what it moves its client's.",
-    "What they do not know is the noise of m - others clients. Independent noise adds up by its variances.",
+    "over *its* sensitivity, against `others` of the other clients, who share their knowledge of their own noise.",
+    "One example changes the mean of m messages by 1/m of the change of its client's message.",
+    "They do not know the noise of m - others clients. Variances of independent noise add up.",
 )
 def coalition(function):
     epsilon = lambda noise: account([Event(noise, Relation.REPLACE_ONE, FRESH, 1)], 1e-6).epsilon

@@ -31,15 +31,15 @@ def how_many(function):
 
 
 @exercise(
-    "Write lines 9 to 12 of Algorithm 2: a difference, private *wherever the point has come from*. `now` and "
+    "Write lines 9 to 12 of Algorithm 2: a difference that is private *for every previous point*. `now` and "
     "`before` are the gradients of the batch at `x` and at `last.asked`, `(b, d)`; `last.g` is the estimate so far, "
     "`last.drift` the drift; `xi` is a draw of $N(0, I_d)$, `eta` the step size. Clip each example's difference to "
     "what $M$ allows; the noise is `multiplier` times the sensitivity of their mean, if an example is replaced. Return "
     "the new estimate, `(d,)`, and the new drift. `clipped(rows, longest)` is at hand.",
     "How far did the point move? Not every move is a step.",
-    "An example's difference is at most M times the move long. Replaced, it changes the mean of b by twice that, "
-    "over b.",
-    "The estimate goes on from last.g; the drift grows by the square of the move.",
+    "An example's difference has at most the length M times the move. Replacing it changes the mean of b differences "
+    "by at most twice this length over b.",
+    "Add the noisy difference to last.g; the drift grows by the square of the move.",
 )
 def covered(function):
     normal = Streams.of("exercise", ["one"]).normal("numbers", 0, 44)[0]

@@ -1,4 +1,4 @@
-"""The exercises of notebooks/04_drift_escape_evidence."""
+"""The exercises of notebooks/evidence/04_drift_escape_evidence."""
 
 import math
 

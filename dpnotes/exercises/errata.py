@@ -14,7 +14,7 @@ CONSTRAINTS = {
 
 @exercise(
     "Which rate follows? Put your `Rate(alpha, value, terms, tuned, constraints)` in place of the dots. "
-    "You may try the printed value first, and read what the check says.",
+    "You may try the printed value first, and read the verdict.",
     "The units tell you something before any algebra: alpha is a loss over a length, f_max is a loss.",
     "balance(terms, tuned, constraints) computes the best rate; print its .rate.",
     "Multiply the constraints, each to the power 1/4 (and alpha): eta, T and Delta cancel.",

@@ -11,7 +11,7 @@ from dpnotes.random.streams import Streams
 
 
 @exercise(
-    "Write lines 12 to 16 of Algorithm 3, repaired: the increment of a batch, before the noise. `losses(points, "
+    "Write the corrected lines 12 to 16 of Algorithm 3: the increment of a batch, before the noise. `losses(points, "
     "places)` takes points `(examples, m, d)`; `y` are directions on the sphere, `(examples, m, d)`. Use the *same* "
     "directions at `z` and at `before`, and let no example's increment be longer than `longest`. `two_point` and "
     "`clipped` of the listing above are at hand.",
@@ -46,8 +46,8 @@ def private_increment(function):
     "$F(x) = |x|$ in many dimensions, a point at the distance $2\\alpha$ from the kink. How long is the shortest "
     "element of its Goldstein subdifferential of radius $\\alpha$?",
     "The gradients in the ball are unit vectors that point away from 0. How far can they turn from the direction of x?",
-    "A tangent from 0 to the ball: the sine of the largest angle is 1/2. The shortest mean is half way between two "
-    "that are turned as far as possible, to opposite sides.",
+    "A tangent from 0 to the ball: the sine of the largest angle is 1/2. The shortest mean is half way between the "
+    "two gradients that are turned as far as possible, to opposite sides.",
 )
 def cone(number):
     if near(1.0)(number) == "":

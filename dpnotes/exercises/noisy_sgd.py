@@ -42,9 +42,9 @@ def mistake_in_step(answer, B, C, Delta):
 
 
 @exercise(
-    "Write lines 2 and 3 of Algorithm 1: what a step releases. `gradients` has one row for each example of the "
-    "batch, `(examples, d)`; the batch is a Poisson sample of expected size `B`; `xi` is a draw of "
-    "$\\mathcal N(0, I_d)$. The answer is checked against a step of the listing above, so write it without looking.",
+    "Write lines 2 and 3 of Algorithm 1: the release of a step. `gradients` has one row for each example of the "
+    "batch, `(examples, d)`; the batch is a Poisson sample of expected size `B`; `xi` is a draw of $\\mathcal N(0, "
+    "I_d)$. The answer is checked against a step of the listing above, so write it without looking there.",
     "gradients.norm(dim=1, keepdim=True) has the length of each row; clamp_min(1) leaves short ones alone.",
     "Clip row by row, add up, divide by B. Delta is the standard deviation of the noise on that mean.",
 )
@@ -73,7 +73,7 @@ def enough(number):
     "Clipped SGD is $(1, 10^{-5})$-DP, and without clipping the bound fails with probability at most $10^{-5}$ for "
     "each data set, in its own run. Which $\\delta$ follows for the unclipped run, at $\\varepsilon = 1$?",
     "Not 2 delta: a failure under the neighbour is multiplied by e^epsilon.",
-    "Three things add up: the delta of clipped SGD, a failure on the data set, and a failure on the neighbour.",
+    "Three terms add up: the delta of clipped SGD, the failure on the data set, and the failure on the neighbour.",
 )
 def honest_delta(number):
     total = float(calculators.TOTAL_DELTA(epsilon=1.0, delta=1e-5, failure=1e-5, constants="corrected")["delta"])

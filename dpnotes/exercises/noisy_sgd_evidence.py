@@ -1,4 +1,4 @@
-"""The exercise of notebooks/02_noisy_sgd_evidence."""
+"""The exercise of notebooks/evidence/02_noisy_sgd_evidence."""
 
 import math
 

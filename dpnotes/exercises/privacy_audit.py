@@ -10,8 +10,9 @@ from dpnotes.random.streams import Streams
 
 
 @exercise(
-    "An attack never errs: it hits in every run with the example and in no run without it. With how many runs on each "
-    "side does it refute $\\varepsilon = 3$ at $\\delta = 0$ and level 1%? Give the least number.",
+    "An attack is always right: its event occurs in every run with the example and in no run without it. How many "
+    "runs on each side does it need to refute $\\varepsilon = 3$ at $\\delta = 0$ and level 1%? Give the smallest "
+    "number.",
     "With N hits of N, the lower end for p is 0.005^(1/N): half of the level goes to each side.",
     "With no hit of N, the upper end for p' is 1 - 0.005^(1/N).",
     "Look for the least N at which the ratio of the two ends exceeds e^3.",
@@ -27,10 +28,10 @@ def fewest(number):
 
 @exercise(
     "Four answers, each with noise of standard deviation 2; the example moves them by $+1, -1, +1, -1$. The program "
-    "*noise reused* draws the same noise for all four. Write the attack: from outputs `(runs, 4)` to one score a run, "
-    "high if the example was there.",
+    "*noise reused* draws the same noise for all four. Write the attack: a function from outputs `(runs, 4)` to one "
+    "score for each run, high if the example was included.",
     "What is the noise of the difference of the first two outputs?",
-    "In which combination of columns does the noise vanish, and the example does not?",
+    "In which combination of columns does the noise cancel, but not the example?",
 )
 def attack_reuse(function):
     (exhibit,) = (one for one in exhibits() if one.name == "noise reused")

@@ -8,7 +8,7 @@ from dpnotes.notebook.teaching import exercise
 @exercise(
     "Put your code in place of the dots and run the cell. `mean_exercise.hint()` gives one hint at a time, "
     "`mean_exercise.solution()` the solution.",
-    "Clip first: np.clip cuts values off on both sides. Then nobody's number matters beyond the bound.",
+    "Clip first: np.clip cuts values off on both sides. Then no number counts for more than the bound.",
     "By how much can the mean of the clipped values move, if one of them goes from one end of its range to the other?",
 )
 def mean_exercise(function):

@@ -21,10 +21,10 @@ def lasry_lions(number):
 
 
 @exercise(
-    "How many examples does *one plain pass* need, in order, for a Goldstein point of norm 0.03 at radius 1, with "
-    "$d = 10^6$, $\\varepsilon = 1$ and all constants 1?",
+    "How many examples, as an order of magnitude, does *one plain pass* need for a Goldstein point of norm 0.03 at "
+    "radius 1, with $d = 10^6$, $\\varepsilon = 1$ and all constants 1?",
     "choose(..., goal='goldstein', alpha=0.03) has a column `needed`.",
-    "Two terms ask for examples, 1/alpha^3 without privacy and one with d and epsilon: the larger decides.",
+    "The number has two terms, 1/alpha^3 without privacy and one with d and epsilon: take the larger one.",
 )
 def needed(number):
     if not number > 0:

@@ -3,8 +3,7 @@
 from dpnotes.experiments.agreement import verify
 from dpnotes.experiments.cells import bring, export, keep
 from dpnotes.experiments.chances import Simulation, simulate
-from dpnotes.experiments.chunks import parse_memory
-from dpnotes.experiments.costs import Cost, wanting
+from dpnotes.experiments.costs import Cost
 from dpnotes.experiments.outcomes import Answers, Outcome, answering, outcome
 from dpnotes.experiments.runner import run, status
 from dpnotes.experiments.spec import (
@@ -25,6 +24,6 @@ from dpnotes.experiments.store import Result, clean, decide_again, load, outstan
 __all__ = [
     "FLOAT32", "FLOAT64", "NOT_STATED", "Answers", "Cell", "Chances", "Context", "Cost", "Decision", "Experiment",
     "Outcome", "PaperFigure", "Result", "Setting", "Simulation", "Spec", "answering", "bring", "clean",
-    "decide_again", "export", "keep", "load", "outcome", "outstanding", "parse_memory", "results_folder", "run",
-    "simulate", "status", "verify", "wanting",
+    "decide_again", "export", "keep", "load", "outcome", "outstanding", "results_folder", "run",
+    "simulate", "status", "verify",
 ]  # fmt: skip

@@ -11,7 +11,6 @@ import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -20,14 +19,12 @@ from dpnotes.experiments import runner, store
 from dpnotes.experiments.provenance import code_of, environment, now, same_machine, variables_for
 from dpnotes.experiments.records import Table, name_of
 from dpnotes.experiments.spec import Cell, Context, Experiment, canonical_json
-from dpnotes.util import validate
-
-LONGEST = 30.0  # seconds of a cell that `make test-all` draws; longer ones are run by `dpnotes verify` alone
+from dpnotes.util.validate import Positive, checked
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One cell of a stored result, by its number, and how many seconds it is expected to take."""
+    """One cell of a stored result, by its number, and the seconds that its last rerun, or else its run, took."""
 
     experiment: Experiment
     profile: str
@@ -106,43 +103,19 @@ def samples_of(result: store.Result, seed: str) -> tuple[list[Sample], list[Samp
     some, others = list[Sample](), list[Sample]()
     for cells in cells_in(result):
         for numbers, samples in zip(in_order(cells, generator), (some, others), strict=True):
-            samples += [
-                Sample(
-                    result.experiment, result.spec.profile, first + number,
-                    _seconds(result, first + number, cells[number]),
-                )
-                for number in numbers
-            ]  # fmt: skip
+            samples += [_sample(result, first + number, cells[number]) for number in numbers]
         first += len(cells)
     generator.shuffle(some)
     return some, others
 
 
-def draw(results: Iterable[store.Result], seed: str, cpu_seconds: float, longest: float = LONGEST) -> list[Sample]:
-    """Cells of some results for so many seconds, one of each result in turn, none over `longest` seconds."""
-    results = [result for result in results if result.state == "stored"]
-    random.Random(seed).shuffle(results)
-    queues = [
-        [one for part in samples_of(result, seed) for one in part if one.seconds <= longest] for result in results
-    ]
-    chosen, left = list[Sample](), cpu_seconds
-    for turn in zip_longest(*queues):
-        for sample in filter(None, turn):
-            if sample.seconds <= left:
-                chosen.append(sample)
-                left -= sample.seconds
-    return chosen
-
-
-def _seconds(result: store.Result, number: int, cell: Cell) -> float:
-    """The time a cell took in its last rerun, else in its first run; the mean where neither is on record."""
+def _sample(result: store.Result, number: int, cell: Cell) -> Sample:
+    """The sample of one cell; the mean time of all cells stands for a time that is not on record."""
     manifest = result.manifest
+    each = manifest.get("cell_seconds_each") or [manifest["cell_seconds"] / manifest["cells"]] * manifest["cells"]
     agreed = manifest.get("agreed", [])
-    known = {name: each for one in agreed for name, each in zip(one["cells"], one.get("seconds", ()), strict=False)}
-    if each := manifest.get("cell_seconds_each"):
-        return known.get(name_of(cell), each[number])
-    mean = sum(known.values()) / len(known) if known else manifest["cell_seconds"] / manifest["cells"]
-    return known.get(name_of(cell), mean)
+    known = {name: took for one in agreed for name, took in zip(one["cells"], one.get("seconds", ()), strict=False)}
+    return Sample(result.experiment, result.spec.profile, number, known.get(name_of(cell), each[number]))
 
 
 # ---------------------------------------------------------------- running them again
@@ -267,10 +240,11 @@ class Agreement:
         return f"{label}: {self.cells} of {self.result.manifest['cells']} cells agree"
 
 
+@checked
 def verify(
     pairs: Iterable[tuple[Experiment, str]],
     *,
-    minutes: float | None = None,
+    minutes: Positive | None = None,
     write: bool = False,
     device: str = "auto",
     report: Callable[[str], None] = print,
@@ -290,8 +264,6 @@ def verify(
       ValueError: minutes that are not above 0.
       DamagedFileError: a stored file is not what was written.
     """
-    if minutes is not None:
-        validate.positive(minutes=minutes)
     deadline = float("inf") if minutes is None else time.monotonic() + 60 * minutes
     results = [store.load(*pair) for pair in pairs]
     waiting = [(result.unverified, result) for result in results if result.is_shown]
@@ -304,12 +276,7 @@ def verify(
 
 
 def _verify(
-    result: store.Result,
-    children: Children,
-    deadline: float,
-    write: bool,
-    device: str,
-    report: Callable[[str], None],
+    result: store.Result, children: Children, deadline: float, write: bool, device: str, report: Callable[[str], None]
 ) -> Agreement:
     code, done = code_of(result.experiment), list[Outcome]()
     some, _ = samples_of(result, f"{code['git_commit'] or now()}")

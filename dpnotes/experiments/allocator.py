@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-# Of glibc's malloc.h, with what they are in a process that has not touched them.
-_TRIM_THRESHOLD, _DEFAULT_TRIM_THRESHOLD = -1, 128 * 1024
-_TOP_PAD, _DEFAULT_TOP_PAD = -2, 128 * 1024
-_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD = -3, 32 * 1024**2
-_MMAP_MAX, _DEFAULT_MMAP_MAX = -4, 65536
 _AHEAD = 64 * 1024**2  # bytes asked from the system beyond what is needed, so that it is asked seldom
+# By their numbers in glibc's malloc.h: M_MMAP_MAX, M_TRIM_THRESHOLD and M_TOP_PAD while a cell runs; the same and
+# M_MMAP_THRESHOLD, at its largest, afterwards.
+_WITHIN = {-4: 0, -1: -1, -2: _AHEAD}
+_AFTERWARDS = {-4: 65536, -3: 32 * 1024**2, -1: 128 * 1024, -2: 128 * 1024}
 
 
 @cache
@@ -46,14 +45,11 @@ def kept_until_the_end() -> Iterator[None]:
     if glibc is None:
         yield
         return
-    for setting in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, _AHEAD)):
+    for setting in _WITHIN.items():
         glibc.mallopt(*setting)
     try:
         yield
     finally:
-        for setting in (
-            (_MMAP_MAX, _DEFAULT_MMAP_MAX), (_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD),
-            (_TRIM_THRESHOLD, _DEFAULT_TRIM_THRESHOLD), (_TOP_PAD, _DEFAULT_TOP_PAD),
-        ):  # fmt: skip
+        for setting in _AFTERWARDS.items():
             glibc.mallopt(*setting)
         glibc.malloc_trim(0)

@@ -5,6 +5,7 @@ is tried out on two kinds of simulated results: in one what is asked is so, in t
 Both scatter as the results do. How often either is judged "reproduced" stands in the specs, beside the rule.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -66,10 +67,8 @@ def simulate(
         raise ValueError(f"Expected {experiment.id} to have a simulation of its results.")
     counts: dict[str, dict[str, int]] = {}
     for number, case in enumerate(("prediction", "rival")):
-        counts[case] = {}
-        for generator in np.random.default_rng((seed, number)).spawn(simulations):
-            frame = simulation.frame(spec, generator, case == "prediction")
-            verdict = experiment.decide(frame, spec).verdict
-            counts[case][verdict] = counts[case].get(verdict, 0) + 1
+        generators = np.random.default_rng((seed, number)).spawn(simulations)
+        frames = (simulation.frame(spec, generator, case == "prediction") for generator in generators)
+        counts[case] = Counter(experiment.decide(frame, spec).verdict for frame in frames)
     right, rival = (verdicts.get("reproduced", 0) / simulations for verdicts in counts.values())
     return Chances(simulation.prediction, simulation.rival, right, rival, simulations), counts

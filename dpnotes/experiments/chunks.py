@@ -16,8 +16,6 @@ import numpy as np
 
 from dpnotes.util import validate
 
-_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _DEFAULT_CACHE_BYTES = 2**20  # where the system does not tell; the second-level cache of common cores
 
 
@@ -33,10 +31,10 @@ def parse_memory(memory: str | int) -> int:
     if not isinstance(memory, str):
         validate.at_least(1, memory=memory)
         return int(memory)
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B)\s*", memory.upper())
-    if match is None or match[2] == "IB":
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(I?))?B\s*", memory.upper())
+    if match is None:
         raise ValueError(f"Expected memory={memory!r} to be a size such as '512MB' or '4GB'.")
-    size = int(float(match[1]) * _UNITS[match[2]])
+    size = int(float(match[1]) * (1024 if match[3] else 1000) ** " KMGT".index(match[2] or " "))
     if size < 1:
         raise ValueError(f"Expected memory={memory!r} > 0.")
     return size
@@ -58,10 +56,8 @@ def format_bytes(size: float) -> str:
 @cache
 def cpu_cache_bytes() -> int:
     """Size of the largest cache of the first core, as Linux tells it; 1 MiB where nothing does."""
-    sizes = [_DEFAULT_CACHE_BYTES]
-    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        sizes.append(int(path.read_text().strip().removesuffix("K")) * 1024)
-    return max(sizes)
+    told = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
+    return max(_DEFAULT_CACHE_BYTES, *(int(path.read_text().strip().removesuffix("K")) * 1024 for path in told))
 
 
 @dataclass(frozen=True)
@@ -96,7 +92,6 @@ def chunk_size(
     50
     """
     validate.at_least(1, num_runs=num_runs, bytes_per_run=bytes_per_run, memory_bytes=memory_bytes)
-    validate.one_of(("cpu", "cuda"), device=device)
     if bytes_per_run > memory_bytes:
         raise MemoryError(
             f"Expected bytes_per_run={format_bytes(bytes_per_run)} <= {format_bytes(memory_bytes)}, the memory there "
@@ -155,11 +150,11 @@ def _attempt(function: Callable[[range], Mapping[str, Any]], runs: range) -> tup
 
     The exception dies here, with the frames that it holds: they keep the chunk's tensors alive.
     """
+    import torch
+
     try:
         columns = {name: _array(value) for name, value in function(runs).items()}
-    except Exception as error:
-        if not _is_out_of_memory(error):
-            raise
+    except (MemoryError, torch.OutOfMemoryError) as error:
         shortage = str(error) or type(error).__name__
     else:
         for name, column in columns.items():
@@ -168,17 +163,9 @@ def _attempt(function: Callable[[range], Mapping[str, Any]], runs: range) -> tup
                     f"Expected column {name!r} to have {len(runs)} entries, one a run, got shape {column.shape}."
                 )
         return columns, ""
-    import torch
-
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     return None, shortage
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    import torch
-
-    return isinstance(error, MemoryError | torch.OutOfMemoryError)
 
 
 def _array(value: Any) -> np.ndarray:

@@ -3,15 +3,14 @@
 Hours are on two cores of a common processor, minutes and gigabytes on one large GPU, all with the code of this package.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Literal
 
-from dpnotes.experiments.spec import Experiment
 from dpnotes.util import validate
+from dpnotes.util.validate import Positive, checked
 
-REASONS = ("a GPU", "missing weights", "hours")
 
-
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Cost:
     """The cost of one profile of an experiment.
@@ -35,17 +34,15 @@ class Cost:
     hours: 3.2 on two cores (measured on a tenth)
     """
 
-    why: str
-    hours: float
+    why: Literal["a GPU", "missing weights", "hours"]
+    hours: Positive
     basis: str
     minutes: float | None = None
     gigabytes: float | None = None
-    value: float = 1.0
+    value: Positive = 1.0
     missing: str = ""
 
     def __post_init__(self) -> None:
-        validate.one_of(REASONS, why=self.why)
-        validate.positive(hours=self.hours, value=self.value)
         if self.minutes is not None:
             validate.positive(minutes=self.minutes, gigabytes=self.gigabytes or 0)
         elif self.why == "a GPU":
@@ -67,17 +64,3 @@ class Cost:
             "missing weights": [self.missing, f"then {gpu}a GPU" if gpu else "", cores],
         }[self.why]
         return f"{self.why}: {', '.join(part for part in parts if part)} ({self.basis})"
-
-
-def wanting(experiments: Iterable[Experiment], costs: Mapping[str, Mapping[str, Cost]]) -> tuple[Experiment, ...]:
-    """The experiments with what their profiles cost, by name and profile; results stay the same.
-
-    Raises:
-      ValueError: costs of no experiment, or of no profile of one.
-    """
-    experiments = tuple(experiments)
-    known = {experiment.name: {*experiment.specs} for experiment in experiments}
-    unknown = [f"{name} {profile}" for name, each in costs.items() for profile in {*each} - known.get(name, set())]
-    if unknown:
-        raise ValueError(f"Expected costs={sorted(unknown)} to be those of an experiment and a profile.")
-    return tuple(replace(experiment, wants=costs.get(experiment.name, {})) for experiment in experiments)

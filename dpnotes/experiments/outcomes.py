@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from dpnotes.experiments.costs import Cost
     from dpnotes.experiments.spec import Decision, Experiment
 
 AS_PREDICTED, AGAINST, NO_CLAIM = "as the paper predicts", "against the paper", "not the paper's claim"
@@ -102,9 +103,7 @@ def _standing(answers: Answers, answer: Word) -> str:
 
 
 def _first_word(sentence: str) -> Word:
-    found: list[Word] = [
-        word for word in ("Yes", "No", "Undecided", "Not run") if sentence.startswith((f"{word}:", f"{word}."))
-    ]
+    found: list[Word] = [word for word in ("Yes", "No", "Not run") if sentence.startswith((f"{word}:", f"{word}."))]
     return found[0] if found else "Undecided"
 
 
@@ -113,15 +112,22 @@ def _fact(text: str) -> tuple[str, str]:
     return (name, value) if mark else ("", text)
 
 
-def answering(experiments: "Iterable[Experiment]", answers: Mapping[str, Answers]) -> "tuple[Experiment, ...]":
-    """Return the experiments with the answers to their questions, by name.
+def answering(
+    experiments: "Iterable[Experiment]",
+    answers: Mapping[str, Answers],
+    costs: "Mapping[str, Mapping[str, Cost]] | None" = None,
+) -> "tuple[Experiment, ...]":
+    """Return the experiments with the answers to their questions, and the costs of their profiles, by name.
 
     Raises:
-      ValueError: an experiment without answers, or answers of no experiment.
+      ValueError: an experiment without answers, or answers or costs of no experiment.
     """
-    experiments = tuple(experiments)
-    if unknown := {experiment.name for experiment in experiments} ^ {*answers}:
+    experiments, costs = tuple(experiments), costs or {}
+    known = {experiment.name: {*experiment.specs} for experiment in experiments}
+    if unknown := {*known} ^ {*answers}:
         raise ValueError(
             f"Expected answers for every experiment and for no other, got a difference in {sorted(unknown)}."
         )
-    return tuple(replace(experiment, answers=answers[experiment.name]) for experiment in experiments)
+    if wrong := [f"{name} {profile}" for name, each in costs.items() for profile in {*each} - known.get(name, set())]:
+        raise ValueError(f"Expected costs={sorted(wrong)} to be those of an experiment and a profile.")
+    return tuple(replace(one, answers=answers[one.name], wants=costs.get(one.name, {})) for one in experiments)

@@ -6,6 +6,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dpnotes
+from dpnotes.util import files
 
 if TYPE_CHECKING:
     from dpnotes.experiments.spec import Experiment
@@ -100,10 +102,8 @@ def environment(device: str) -> dict[str, Any]:
 
     versions = {"python": platform.python_version(), "dpnotes": dpnotes.__version__}
     for package in _PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     name, driver = _processor(), ""
     if device == "cuda":
         name = torch.cuda.get_device_name()
@@ -164,11 +164,9 @@ def another_processor() -> dict[str, str] | None:
         return None
     import numpy as np
 
-    from dpnotes.problems.published import cache_folder
-
     known: dict[str, Any] = np.show_config(mode="dicts") or {}  # pyright: ignore[reportAssignmentType]
     names = known.get("SIMD Extensions", {})
     disabled = [*names.get("found", ()), *names.get("not found", ())]
     folders = {"DPNOTES_VERDICTS": "verdicts", "DPNOTES_CELLS": "cells", "NUMBA_CACHE_DIR": "numba"}
-    apart = {name: str(cache_folder() / "another_processor" / folder) for name, folder in folders.items()}
+    apart = {name: str(files.cache_folder(part="another_processor") / folder) for name, folder in folders.items()}
     return {**_NO_AVX2, "NPY_DISABLE_CPU_FEATURES": " ".join(disabled), **apart}

@@ -8,10 +8,10 @@ short is passed over, and its cell is computed again.
 import base64
 import hashlib
 import json
-import os
 import secrets
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from dpnotes.experiments.spec import Cell, canonical_json
+from dpnotes.util import files
 from dpnotes.util.files import DamagedFileError
 
 SUFFIX = ".cells"
@@ -116,46 +117,36 @@ class Records:
     pattern: str = f"*{SUFFIX}"
     damage: list[str] = field(default_factory=list)  # a sentence for each line that is not what was written
     refused: set[Path] = field(default_factory=set)  # files with cells that are not wanted
-    _found: dict[str, Record] = field(default_factory=dict)
-    _read: dict[Path, tuple[int, dict[str, Any] | None]] = field(default_factory=dict)  # bytes, and the last header
 
     def by_name(self) -> dict[str, Record]:
-        """The finished cells, by name, with what has come since."""
-        there = [self.place] if self.place.is_file() else sorted(self.place.glob(self.pattern))
-        sizes = {path: path.stat().st_size for path in there if path.exists()}
-        if {*self._read} - {*sizes} or any(sizes[path] < start for path, (start, _) in self._read.items()):
-            self._found, self._read, self.damage = {}, {}, []  # a result was stored, whose files are removed
-        for path, size in sizes.items():
-            if size > self._read.get(path, (0, None))[0]:
-                self._add(path)
-        return self._found
+        """The finished cells that the files hold now, by name."""
+        self.damage, self.refused, found = [], set(), dict[str, Record]()
+        for path in [self.place] if self.place.is_file() else sorted(self.place.glob(self.pattern)):
+            with suppress(FileNotFoundError), path.open("rb") as file:  # a result was stored, whose files are removed
+                found |= self._read(path, file)
+        return found
 
-    def _add(self, path: Path) -> None:
-        start, header = self._read.get(path, (0, None))
-        with path.open("rb") as file:
-            file.seek(start)
-            for line in file:
-                start += len(line)
-                if line.startswith(_FORMAT_2):
-                    self.damage.append(f"Expected {path} to be of this version; it holds cells of an earlier one.")
-                    start = path.stat().st_size
-                    break
-                try:
-                    body = _body(line)
-                    if "header" in body:
-                        header = body["header"]
-                    elif header is None:
-                        self.damage.append(f"Expected {path} to begin with what its cells are of.")
-                    elif self.accepts(header):
-                        self._found[name_of(body["manifest"]["cell"])] = Record(header, line)
-                    else:
-                        self.refused.add(path)
-                except ValueError as error:
-                    if line.endswith(b"\n"):  # the last line may still be written
-                        self.damage.append(f"Expected byte {start - len(line)} of {path} to begin a record: {error}.")
-                    else:
-                        start -= len(line)
-        self._read[path] = start, header
+    def _read(self, path: Path, lines: Iterable[bytes]) -> dict[str, Record]:
+        header, place, found = None, 0, dict[str, Record]()
+        for line in lines:
+            if line.startswith(_FORMAT_2):
+                self.damage.append(f"Expected {path} to be of this version; it holds cells of an earlier one.")
+                break
+            try:
+                body = _body(line)
+                if "header" in body:
+                    header = body["header"]
+                elif header is None:
+                    self.damage.append(f"Expected {path} to begin with what its cells are of.")
+                elif self.accepts(header):
+                    found[name_of(body["manifest"]["cell"])] = Record(header, line)
+                else:
+                    self.refused.add(path)
+            except ValueError as error:
+                if line.endswith(b"\n"):  # the last line may still be written
+                    self.damage.append(f"Expected byte {place} of {path} to begin a record: {error}.")
+            place += len(line)
+        return found
 
 
 def contents(records: Mapping[str, Record], most: float = float("inf")) -> list[bytes]:
@@ -196,7 +187,7 @@ def append(path: Path | None, folder: Path, header: Mapping[str, Any], line: byt
         with path.open("ab") as file:
             before = file.tell()
             try:
-                write(file, line)
+                files.write_and_sync(file, line)
             except OSError:
                 file.truncate(before)
                 raise
@@ -205,10 +196,3 @@ def append(path: Path | None, folder: Path, header: Mapping[str, Any], line: byt
             path.unlink()
         raise OSError(error.errno, error.strerror, str(path)) from error
     return path
-
-
-def write(file: Any, content: bytes) -> None:
-    """Write to the disk."""
-    file.write(content)
-    file.flush()
-    os.fsync(file.fileno())

@@ -30,7 +30,6 @@ from dpnotes.util import validate
 if TYPE_CHECKING:
     from dpnotes.util.processes import Processes
 
-_SAMPLE = 0.05  # of the largest result: from so much on its size is projected; less does not show how it is compressed
 _MARGIN = 0.8  # of the free memory is planned for: allocators round up, libraries keep buffers
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
@@ -76,7 +75,7 @@ def run(
     processes = processes or alone()
     refuse(experiment, device, jobs, processes.size)
     first = processes.rank == 0
-    report = report if first else _silent
+    report = report if first else lambda line: None
     # Before anything is cleared or skipped: an argument that is refused must not have done so.
     device = "cpu" if processes.size > 1 else resolve(device, experiment, report)
     cells = Cells(experiment, profile, resume, code_of(experiment))
@@ -101,7 +100,7 @@ def run(
             if not isinstance(decision, Decision):
                 raise TypeError(f"Expected decide to return a Decision, got {type(decision).__name__}.")
             manifest = _manifest(cells, tables, decision, jobs, time.perf_counter() - started)
-            store.write_table(store.result_stem(experiment, profile), columns, manifest, store.MAX_RESULT_BYTES)
+            store.write_table(store.result_stem(experiment, profile), columns, manifest)
             store.settle(experiment, profile)
             cells_of.remove(experiment, profile)
             report(f"{experiment.id} {profile}: {decision}")
@@ -118,10 +117,6 @@ def run(
         message = f"No space left while writing {error.filename}. Make room; {cells.kept()}"
         raise OSError(error.errno, message, error.filename) from error
     return store.load(experiment, profile)
-
-
-def _silent(line: str) -> None:
-    pass
 
 
 def _is_stored(experiment: Experiment, profile: str, report: Callable[[str], None]) -> bool:
@@ -208,18 +203,14 @@ def _finish(cells: Cells, plan: RunPlan, report: Callable[[str], None]) -> list[
         if len(waiting) < len(listed):
             before = [finished[name_of(cell)].header for cell in listed if name_of(cell) in finished]
             report(f"{label}: {len(before)} of {len(listed)} cells were finished before{_by_other_code(cells, before)}")
-        if processes.size > 1:
-            work: Iterable[tuple[str, float, list[str]]] = (execute(cells, cell, plan) for cell in waiting)
-        else:
-            # None leaves the choice to a surrounding joblib.parallel_config, and means one without it.
-            parallel = joblib.Parallel(n_jobs=None if plan.jobs == 1 else plan.jobs, return_as="generator_unordered")
-            work = parallel(joblib.delayed(execute)(cells, cell, plan) for cell in waiting)  # type: ignore[assignment]
+        # None leaves the choice to a surrounding joblib.parallel_config, and means one without it.
+        parallel = joblib.Parallel(n_jobs=None if plan.jobs == 1 else plan.jobs, return_as="generator_unordered")
+        work = parallel(joblib.delayed(execute)(cells, cell, plan) for cell in waiting)
         for number, (text, seconds, notes) in enumerate(work, start=1):
             report("\n  ".join([f"{label}: {number}/{len(waiting)} {text} {seconds:.1f} s", *notes]))
             if number & (number - 1) == 0 and number < len(waiting):  # seldom: each time all rows are written anew
-                now_there = cells.finished()
-                some = [now_there[name].table for cell in listed if (name := name_of(cell)) in now_there]
-                _refuse_size(cells, [*tables, *some], len(tables) + len(listed))
+                so_far = [record.table.columns for record in cells.finished().values()]
+                store.compressed(cells.experiment.id, store.concatenate(so_far))  # refuses what is too large already
         finished = cells.finished()
         if lost := [name for cell in listed if (name := name_of(cell)) not in finished]:
             raise FileNotFoundError(f"Expected cells {lost} in {cells.folder}: let all machines share DPNOTES_CACHE.")
@@ -263,23 +254,6 @@ def compute(experiment: Experiment, spec: Spec, cell: Cell, context: Context) ->
     except Exception as error:
         error.add_note(f"in cell {text} of {experiment.id}")
         raise
-
-
-def _refuse_size(cells: Cells, tables: list[Table], known: int) -> None:
-    """Refuse to go on if the result will be too large, even if each cell that is left is half as large.
-
-    Raises:
-      ValueError: saying how large it is and will be.
-    """
-    size = store.size_of(store.concatenate([table.columns for table in tables]))
-    projected = size * known / len(tables)
-    if size >= _SAMPLE * store.MAX_RESULT_BYTES and (size + projected) / 2 > store.MAX_RESULT_BYTES:
-        name = store.result_stem(cells.experiment, cells.profile).name
-        raise ValueError(
-            f"Expected {name}.npz <= {format_bytes(store.MAX_RESULT_BYTES)}: {len(tables)} of {known} cells fill "
-            f"{format_bytes(size)}, all of them some {format_bytes(int(projected))}: let the cells return summaries "
-            "instead of every number."
-        )
 
 
 # ---------------------------------------------------------------- device and memory
@@ -326,12 +300,9 @@ def free_memory(device: str, limit: int | None = None, jobs: int = 1) -> tuple[i
     import psutil
     import torch
 
-    held = 0
-    if device == "cuda":
-        free = torch.cuda.mem_get_info()[0]
-    else:
-        free = psutil.virtual_memory().available
-        held = psutil.Process().memory_info().rss
+    gpu = device == "cuda"
+    free = torch.cuda.mem_get_info()[0] if gpu else psutil.virtual_memory().available
+    held = 0 if gpu else psutil.Process().memory_info().rss
     share = free // jobs if limit is None else min(limit // jobs - held, free // jobs)
     if share <= 0:
         raise MemoryError(
@@ -387,9 +358,6 @@ class Standing:
     state: str
     reason: str
     unverified: int | None = None
-
-    def __str__(self) -> str:
-        return " ".join((self.experiment, self.profile, self.state, self.reason)).rstrip()
 
 
 def status(experiments: Iterable[Experiment]) -> list[Standing]:

@@ -7,7 +7,6 @@ the spec, before the run, and cells do not see it: it may be reworded, and nothi
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ import numpy as np
 from dpnotes.experiments.chunks import Chunking, cpu_cache_bytes, run_in_chunks
 from dpnotes.experiments.outcomes import Answers
 from dpnotes.util import validate
+from dpnotes.util.validate import checked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,37 +39,23 @@ def canonical_json(value: object, name: str = "value") -> str:
     """The one JSON text of a value: sorted keys, no spaces, ASCII, no NaN.
 
     Args:
-      value: built from None, bool, int, finite float, str, list and dict with string keys, and nothing else.
+      value: built from None, bool, int, finite float, str, list and dict.
       name: what the value is called in errors.
 
     Raises:
-      TypeError: for any other type; the message says where it sits.
+      TypeError: for any other type.
       ValueError: for a NaN or an infinity.
 
     >>> canonical_json({"b": [1, 2.5], "a": None})
     '{"a":null,"b":[1,2.5]}'
-    >>> canonical_json({"rate": float("nan")}, "parameters")
+    >>> canonical_json({"rates": {0.1}}, "parameters")
     Traceback (most recent call last):
-    ValueError: Expected parameters.rate=nan to be finite.
+    TypeError: Expected parameters to be JSON: Object of type set is not JSON serializable.
     """
-    _check_json(value, name)
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
-def _check_json(value: object, name: str) -> None:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise TypeError(f"Expected the keys of {name} to be strings, got {key!r}.")
-            _check_json(item, f"{name}.{key}")
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            _check_json(item, f"{name}[{index}]")
-    elif type(value) is float:
-        if not math.isfinite(value):
-            raise ValueError(f"Expected {name}={value!r} to be finite.")
-    elif value is not None and type(value) not in (bool, int, str):
-        raise TypeError(f"Expected {name} to be JSON (scalars, lists and dicts), got {type(value).__name__}.")
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"Expected {name} to be JSON: {error}.") from None
 
 
 def _check_name(**named: str) -> None:
@@ -93,9 +79,6 @@ class Chances:
       if_rival: the same of the rival.
       simulations: simulated results of either.
 
-    Raises:
-      ValueError: a share outside [0, 1], or no simulation.
-
     >>> print(Chances("slope -1/2", "slope -0.4", 0.82, 0.01, 200))
     "reproduced" in 82% of 200 simulations of the prediction (slope -1/2), and in 1% of its nearest rival (slope
     -0.4): underpowered
@@ -106,13 +89,6 @@ class Chances:
     if_right: float
     if_rival: float
     simulations: int
-
-    def __post_init__(self) -> None:
-        validate.at_least(1, simulations=self.simulations)
-        for name, share in (("if_right", self.if_right), ("if_rival", self.if_rival)):
-            validate.real(**{name: share})
-            if not 0 <= share <= 1:
-                raise ValueError(f"Expected 0 <= {name}={share} <= 1.")
 
     @property
     def underpowered(self) -> bool:
@@ -175,6 +151,7 @@ class Spec:
         return Spec(**json.loads(text))
 
 
+@checked
 @dataclass(frozen=True)
 class Decision:
     """The outcome by the rule in the spec; "not run" where there is no result that may be shown.
@@ -185,9 +162,6 @@ class Decision:
 
     verdict: Literal["reproduced", "not reproduced", "undecided", "not run"]
     reason: str
-
-    def __post_init__(self) -> None:
-        validate.one_of(("reproduced", "not reproduced", "undecided", "not run"), verdict=self.verdict)
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.reason}"
@@ -341,7 +315,7 @@ class Experiment:
         bit, for any number; torchrun may start it.
       figure: the paper's own, if it has one.
       simulation: of its results, by which its rule is tried out before the run.
-      wants: by profile, what it costs and why it is outstanding, if it is (`wanting` puts it in).
+      wants: by profile, what it costs and why it is outstanding, if it is (`answering` puts it in).
       answers: the answers to the question, ours and the paper's (`answering` puts them in).
     """
 

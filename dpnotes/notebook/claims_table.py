@@ -267,7 +267,7 @@ def _verdict(verdict: Verdict, given: tuple[str, ...] = ()) -> str:
 
 
 def _evidence(claim: Claim, verdict: Verdict) -> str:
-    return html.escape(markup.typeset(verdict.evidence, symbols_of(*claim.statement.expressions)))
+    return markup.numbers(html.escape(markup.typeset(verdict.evidence, symbols_of(*claim.statement.expressions))))
 
 
 def _summary(claim: Claim, verdict: Verdict, given: tuple[str, ...]) -> str:

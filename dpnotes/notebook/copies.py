@@ -32,7 +32,7 @@ class Copies:
     Args:
       folder: the working folder.
       added: names of the files that were missing, or were renewed.
-      older: names of copies that were made from an original that has changed since.
+      older: names of copies that were made from an original that has changed, or moved, since.
       backup: the folder that the reader's older copies were moved to; None if none were moved.
     """
 
@@ -67,8 +67,21 @@ def originals() -> dict[str, bytes]:
     True
     """
     paths = _paths()
-    places = {name if "/" in name else f"notebooks/{name}": name for name in paths}
+    places = {path.relative_to(notebooks_folder().parent).as_posix(): name for name, path in paths.items()}
     return {name: _mended(old, paths[name].read_bytes(), places) for old, name in places.items()}
+
+
+def notebooks(folder: Path | None = None) -> list[Path]:
+    """The paths of the notebooks: core notebooks, then those with the evidence.
+
+    Args:
+      folder: where they are; None: those of this package.
+
+    >>> notebooks()[0].name, notebooks()[-1].name
+    ('00_start_here.ipynb', '05_goldstein_evidence.ipynb')
+    """
+    place = folder or notebooks_folder()
+    return [*sorted(place.glob("*.ipynb")), *sorted(place.glob("evidence/*.ipynb"))]
 
 
 def copy_to(folder: Path, fresh: bool = False) -> Copies:
@@ -105,6 +118,7 @@ def copy_to(folder: Path, fresh: bool = False) -> Copies:
             continue
         record[name] = digest
     kept_record = {name: digest for name, digest in record.items() if os.path.lexists(folder / name)}
+    older += sorted(kept_record.keys() - today)
     files.write({folder / _RECORD: files.sealed_json({"made_from": kept_record})})
     return Copies(folder, tuple(added), tuple(older), backup)
 
@@ -166,7 +180,7 @@ def _paths() -> dict[str, Path]:
     """The path of the original of each name."""
     folder = notebooks_folder()
     pages = folder.parent / "docs"
-    named = {path.name: path for path in sorted(folder.glob("*.ipynb"))}
+    named = {path.relative_to(folder).as_posix(): path for path in notebooks()}
     return named | {f"docs/{path.relative_to(pages).as_posix()}": path for path in sorted(pages.rglob("*.md"))}
 
 

@@ -50,10 +50,39 @@ def plain(words: str) -> str:
 
     >>> plain("<i>n</i> = 1 &amp; $\\varepsilon \\leq \\frac{1}{2}$")
     'n = 1 & ε ≤ frac 1 2'
+    >>> plain("10<sup>−6</sup>")
+    '10^−6'
     """
-    text = html.unescape(re.sub(r"<[^>]*>", "", words))
+    text = html.unescape(re.sub(r"<[^>]*>", "", words.replace("<sup>", "^")))
     text = re.sub(r"\\[A-Za-z]+|\\.", lambda found: _WORDS.get(found[0], found[0][1:]), text)
     return " ".join(re.sub(r"[${}]+", " ", text).split()).replace(" ,", ",").replace(" .", ".")
+
+
+def numbers(text: str) -> str:
+    """The text with numbers such as 1.2e-06 as powers of ten in HTML; mathematics between dollar signs stays.
+
+    >>> plain(numbers("δ = 1e-06, of 2.5e+07 examples")), numbers("1e-06")
+    ('δ = 10^−6, of 2.5 · 10^7 examples', '<span style="white-space: nowrap">10<sup>−6</sup></span>')
+    """
+
+    def power(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return found[0]
+        factor = "" if found[1] == "1" else f"{found[1]} · "
+        sign = "−" if found[2] == "-" else ""
+        return f'<span style="white-space: nowrap">{factor}10<sup>{sign}{found[3]}</sup></span>'
+
+    return re.sub(r"\$[^$]*\$|(?<![\w.])(\d[\d.]*)e([+-])0*(\d+)\b", power, text)
+
+
+def greek(text: str) -> str:
+    """The text with the names of Greek letters as these letters; names in code, such as `epsilon=1`, stay.
+
+    >>> greek("half of the alpha-SOSPs at epsilon = 1, of run(epsilon=2)")
+    'half of the α-SOSPs at ε = 1, of run(epsilon=2)'
+    """
+    letters = {"alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "kappa": "κ", "sigma": "σ"}
+    return re.sub(rf"(?<![\w.(])({'|'.join(letters)})(?![\w=.(])", lambda found: letters[found[0]], text)
 
 
 def typeset(text: str, letters: Iterable[Any]) -> str:
@@ -116,7 +145,7 @@ def wrapped(text: str) -> str:
         words = re.fullmatch(r"\\text\{([^{}]*)\}", found[1])
         return words[1] if words else " ".join(f"${piece}$" for piece in pieces(found[1]))
 
-    return re.sub(r"\$([^$]+)\$", one, text)
+    return re.sub(r"\$([^$]+)\$", one, numbers(text))
 
 
 def pieces(latex: str) -> list[str]:

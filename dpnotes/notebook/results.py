@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpnotes.experiments import Experiment, outcome, store
 from dpnotes.experiments.spec import PROFILES
+from dpnotes.notebook import markup
 from dpnotes.notebook.teaching import Table
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Results:
         """A table of the outcomes that were shown; experiments that were not run are marked so."""
         found = [(one, outcome(one.experiment, one.decision)) for one in self._shown]
         rows = [[one.experiment.title, one.spec.profile, f"{each.answer}. {each.standing}"] for one, each in found]
-        return Table(["experiment", "profile", "outcome"], rows)
+        return Table(["experiment", "profile", "outcome"], [[*map(markup.greek, row)] for row in rows])
 
     def outstanding(self) -> Table:
         """A table of the profiles without a stored result, and the commands that compute them."""
@@ -86,10 +87,12 @@ class Shown:
     def _parts(self) -> dict[str, str]:
         result, found = self.result, outcome(self.result.experiment, self.result.decision)
         parts = {"question": found.question, "answer": str(found), "rule": result.spec["decision_rule"]}
-        return parts | ({"chances of the rule": result.chances} if result.chances else {})
+        parts |= {"chances of the rule": result.chances} if result.chances else {}
+        return {name: markup.greek(text) for name, text in parts.items()}
 
     def _facts(self) -> Table:
-        return Table(["", "found"], [[*fact] for fact in outcome(self.result.experiment, self.result.decision).facts])
+        facts = outcome(self.result.experiment, self.result.decision).facts
+        return Table(["", "found"], [[*map(markup.greek, fact)] for fact in facts])
 
     def _origin(self) -> list[str]:
         lines = provenance(self.result).splitlines()
@@ -165,7 +168,7 @@ def provenance(result: store.Result) -> str:
         machines = {f"torch {one['versions']['torch']} on {one['name']}" for one in manifest["environments"]}
         computed = [result.computed, *sorted(machines), f"{manifest['cell_seconds']:.0f} s of computing"]
         lines += [f"{manifest['experiment']}, profile {result.spec.profile}", "; ".join(computed)]
-    lines += [f"not accounted: {text}" for text in result.unaccounted]
+    lines += [f"not accounted: {text}" for text in result.experiment.unaccounted]
     return "\n".join(map(_filled, lines))
 
 
@@ -199,7 +202,7 @@ def picture(
     if stamp:
         for axes in figure.axes:
             plots.stamp(axes, stamp.partition(":")[0])
-    unaccounted = f"not accounted: {' '.join(result.unaccounted)}" if result.unaccounted else ""
+    unaccounted = f"not accounted: {' '.join(result.experiment.unaccounted)}" if result.experiment.unaccounted else ""
     if below := "; ".join(filter(None, [result.computed, unaccounted])):
         plots.footnote(figure, below)
     plots.make_room(figure)

@@ -8,11 +8,14 @@ names its folder.
 """
 
 import atexit
+import contextlib
 import re
 from pathlib import Path
 from typing import Any
 
 from jupyter_core.paths import jupyter_runtime_dir
+
+from dpnotes.util import files
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -41,12 +44,16 @@ def keep_pictures(model: dict[str, Any], **_: Any) -> None:
 
 
 def keep_last(model_id: str, picture: str) -> None:
-    """Write the last picture of a widget, HTML, to where `keep_pictures` finds it until this process ends."""
+    """Write the last picture of a widget, HTML, to where `keep_pictures` finds it until this process ends.
+
+    On a full disk the one before stays.
+    """
     path = _last(model_id)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not path.exists():
-        atexit.register(path.unlink, missing_ok=True)
-    path.write_text(picture, encoding="utf-8")
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.exists():
+            atexit.register(path.unlink, missing_ok=True)
+        files.write({path: picture.encode()}, 0o600)
 
 
 def last_picture(model_id: str) -> str:

@@ -25,7 +25,9 @@ _CODE = "white-space: pre-wrap; font: var(--jp-code-font-size, 13px)/1.4 var(--j
 _LEFT = "text-align: left; vertical-align: top; padding: 1px 6px; line-height: 1.3; white-space: "
 _PANE = {"min_width": "0", "overflow": "auto", "border": "1px solid var(--jp-border-color2, #bdbdbd)", "padding": "4px"}
 _KEPT = "<figcaption>The values after the first step. Run the cell to go through it line by line.</figcaption>"
-_NONE_OF_YOURS = "None of its lines is yours alone: look at what they call, at the names in them, and at the arguments."
+_NONE_OF_YOURS = (
+    "No line of this step differs from the library's: compare the functions that it calls, its names and its arguments."
+)
 
 
 # ---------------------------------------------------------------- a run, line by line
@@ -354,7 +356,7 @@ class Comparison:
         if not self.what:
             return f"The same in all {self.steps} steps, and at the end."
         where = "".join(f"\n  line {number}: {text}" for number, text in self.lines)
-        blame = f"Yours alone, and ran in this step:{where}" if where else _NONE_OF_YOURS
+        blame = f"Your own lines that ran in this step:{where}" if where else _NONE_OF_YOURS
         return f"The same in {self.steps} steps; then {self.what}.\n{blame}"
 
 

@@ -23,7 +23,7 @@ from dpnotes.theory.claims import Claim
 from dpnotes.theory.premises import word
 from dpnotes.theory.symbols import symbols_of
 
-_NUMBER = re.compile(r"\d[\d.]*(?:e-\d+|(?:-\d+)+)")  # 5.6e-05, 2018-06-14: a browser breaks them at the hyphen
+_DATE = re.compile(r"\d+(?:-\d+)+")  # 2018-06-14: a browser breaks it at a hyphen
 _LONGEST_WORD = 24  # letters: a longer one, a path or a line of code, may break anywhere
 
 
@@ -196,6 +196,19 @@ def near(value: float, relative: float = 0.01) -> Callable[[float], str]:
 
 
 # ---------------------------------------------------------------- predictions
+# Radio buttons of one name are one Tab stop, and arrow keys move inside it. The widget gives them no name, and
+# JupyterLab would take the keys, so that a page sets both as soon as the buttons are there.
+_ONE_STOP = """<style onload="const group = left => {
+    const found = [...(this.closest('.dpnotes-explorer')?.querySelectorAll('input[type=radio]') ?? [])];
+    const name = `prediction ${Math.random()}`;
+    for (const radio of found) {
+        radio.name = name;
+        radio.setAttribute('data-lm-suppress-shortcuts', '');
+    }
+    if (!found.length && left) setTimeout(group, 100, left - 1);
+}; group(50)"></style>"""
+
+
 class Prediction:
     """A prediction followed by a run: nothing is computed or drawn before a choice has been recorded.
 
@@ -210,7 +223,7 @@ class Prediction:
       options: further options of `Explorer`.
 
     Attributes:
-      explorer: the widget that is shown; its `controls`, `data`, `error` and `readout` are attributes here, too.
+      explorer: the widget that is shown; its `controls`, `data`, `error`, `readout` and `run` are attributes here, too.
 
     Raises:
       ValueError: fewer than two choices, one without a reason, or `right` is none of them.
@@ -267,40 +280,21 @@ class Prediction:
             compute=compute,
             draw=draw,
             describe=judged,
-            heading=question,
+            heading=question + _ONE_STOP,
             button="Record my prediction and run",
             still=self._repr_html_(),
             **options,
         )
         asked.layout.width = "100%"  # choices are whole sentences
 
-    def run(self) -> None:
-        """Run the computation, if a choice was made."""
-        self.explorer.run()
-
     def unsound(self) -> list[str]:
         """The fault of the prediction itself: a run that does not confirm the right choice."""
         return [] if self._holds(self._run()) else [f"the run does not bear out {self._right!r}"]
 
-    @property
-    def controls(self) -> dict[str, Any]:
-        """The control with the choices, named "prediction"."""
-        return self.explorer.controls
-
-    @property
-    def data(self) -> Mapping[str, Any] | None:
-        """The data of the run and the choice; None before the run."""
-        return self.explorer.data
-
-    @property
-    def error(self) -> str | None:
-        """The reason why there was no run."""
-        return self.explorer.error
-
-    @property
-    def readout(self) -> Any:
-        """The widget with the judgement of the choice and the description."""
-        return self.explorer.readout
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # IPython asks for forms in which to show it
+            raise AttributeError(name)
+        return getattr(self.explorer, name)
 
     def __repr__(self) -> str:
         return f"Prediction: {markup.plain(self._question)}"
@@ -366,7 +360,7 @@ def _cell(texts: str | Sequence[str]) -> str:
 
 def _linked(text: str) -> str:
     if "$" not in text and "https:" not in text:
-        return _NUMBER.sub(r'<span style="white-space: nowrap">\g<0></span>', html.escape(text))
+        return markup.numbers(_DATE.sub(r'<span style="white-space: nowrap">\g<0></span>', html.escape(text)))
     return markup.wrapped(re.sub(r"https://\S+/(\S+)", r'<a href="\g<0>">\1</a>', html.escape(text)))
 
 

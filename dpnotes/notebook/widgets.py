@@ -19,7 +19,7 @@ from dpnotes.notebook import markup, plots, saving
 
 Data = Mapping[str, Any]
 WAITING = "The picture appears when you press “{button}”."
-CHANGED = "The settings have changed: press “{button}” to follow them."
+CHANGED = "The picture follows when you press “{button}”."
 KEPT = "The picture still shows the last settings that worked."
 STILL = "(A still: run the cell for its controls.)"
 SETTLED = 0.5  # seconds without a change after which the picture is kept for the file
@@ -135,7 +135,7 @@ class Explorer:
         if self.run_button is None:
             self._update()
         else:
-            self.readout.value = CHANGED.format(button=self.run_button.description)
+            self.readout.value = (WAITING if self.data is None else CHANGED).format(button=self.run_button.description)
 
     def _update(self) -> None:
         try:

@@ -1,6 +1,6 @@
 """Run notebooks and store their outputs: the only writer of the notebooks in this repository.
 
-    python -m dpnotes.notebook.write [--once | --check | --as-another-processor] [FILE ...]
+    python -m dpnotes.notebook.write [--once | --check | --as-another-processor | --time] [FILE ...]
 
 Without files, all of `notebooks/`. `--check` runs nothing and only checks that each file has the form in which it would
 be written.
@@ -11,14 +11,17 @@ notebook with an error is not written. The rules of `violations` hold for every 
 
 The stored outputs must also hold on another processor. So each notebook is run once more, without newer processor
 instructions, and is not written if that run prints anything else; `--once` skips this for a draft.
-`--as-another-processor` writes nothing and compares the stored outputs with such a run.
+`--as-another-processor` writes nothing and compares the stored outputs with such a run. `--time` measures, on an idle
+machine, the run times that texts state, and writes them there.
 """
 
 import argparse
 import copy
+import math
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -32,6 +35,7 @@ from nbformat import NotebookNode
 from traitlets.config import Config
 
 from dpnotes.experiments import provenance
+from dpnotes.notebook import copies
 from dpnotes.util.files import write as write_files
 
 LARGEST = 1_000_000  # bytes
@@ -39,6 +43,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 # Outputs that nbval does not compare; in the other kinds it ignores the texts that the rules of its file replace.
 UNCOMPARED = {"image/png", "image/jpeg", WIDGET}
 RULES = Path(__file__).parents[2] / "tests" / "nbval.cfg"
+STATED_TIME = re.compile(r"(?<=Running all cells takes about )[\w ]+(?= on one processor core)")
 # The folds of cells that draw, and of outputs that would give a prediction away until the cell is run.
 FOLDS = ("source_hidden", "outputs_hidden")
 METADATA = {
@@ -256,6 +261,35 @@ def write(path: Path, another: Mapping[str, str] | None) -> list[str]:
     return found
 
 
+def state_time(path: Path) -> list[str]:
+    """Run the notebook at `path` and write its run time, rounded up, into the sentence that states it.
+
+    Args:
+      path: a notebook; one without such a sentence is not run.
+
+    Returns:
+      The reasons why it was not timed, empty if it was.
+    """
+    notebook = nbformat.read(path, as_version=4)
+    stating = [cell for cell in notebook.cells if cell.cell_type == "markdown" and STATED_TIME.search(cell.source)]
+    if not stating:
+        return []
+    if (load := os.getloadavg()[0]) > 1:
+        return [f"Expected an idle machine, found a load of {load:.1f}: wait until other programs have ended"]
+    started = time.monotonic()
+    try:
+        execute(notebook, path.parent)
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        return [_in_words(error)]
+    seconds = time.monotonic() - started
+    minutes = math.ceil(seconds / 60)
+    words = f"{10 * math.ceil(seconds / 10)} seconds" if seconds <= 50 else f"{minutes} minute{'s' * (minutes > 1)}"
+    for cell in stating:
+        cell.source = STATED_TIME.sub(words, cell.source)
+    write_files({path: to_text(notebook).encode()}, path.stat().st_mode)
+    return []
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write or check notebooks; the exit status is 1 if any was refused.
 
@@ -263,23 +297,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
       arguments: as on the command line.
     """
     parser = argparse.ArgumentParser(prog="python -m dpnotes.notebook.write", description="Run and store notebooks.")
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: notebooks/*.ipynb")
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: all in notebooks/")
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--once", action="store_true", help="a draft: do not run it again as another processor would")
     ways.add_argument("--check", action="store_true", help="run nothing, only look whether the files are in order")
     ways.add_argument("--as-another-processor", action="store_true", help="write nothing, only run it as another would")
+    ways.add_argument("--time", action="store_true", help="on an idle machine, measure the run times that texts state")
     options = parser.parse_args(arguments)
-    another = None if options.once or options.check else provenance.another_processor()
-    if another is None and not (options.once or options.check):
+    once = options.once or options.check or options.time
+    another = None if once else provenance.another_processor()
+    if another is None and not once:
         print("Left out: no run as another processor, which takes glibc on x86-64.", file=sys.stderr)
-    files = options.files or sorted(Path("notebooks").glob("*.ipynb"))
+    files = options.files or copies.notebooks(Path("notebooks"))
     refused = False
     for path in files:
-        done = "in order" if options.check else "written"
+        done = "in order" if options.check else "timed" if options.time else "written"
         if not path.is_file():
             found = ["there is no such file"]
         elif options.check:
             found = [*violations(path.read_text(encoding="utf-8"))]
+        elif options.time:
+            found = state_time(path)
         elif options.as_another_processor:
             found = hold(nbformat.read(path, as_version=4), path.parent, another) if another else []
             done = "the same on another processor" if another else "left out"

@@ -179,27 +179,21 @@ def event(ledger: Ledger, run: int) -> Any:
 
 
 Accountant = Literal["exact", "PLD", "RDP", "classic", "tight"]
-ACCOUNTANTS: tuple[Accountant, ...] = ("exact", "PLD", "RDP", "classic", "tight")
-# The sampling schemes and kinds of noise that each accountant supports.
-_KNOWS: dict[Accountant, set[str]] = {
-    "exact": {"whole", "fresh", "gaussian"},
-    "PLD": {*get_args(Scheme), "gaussian", "laplace", "pure"},
-    "RDP": {*get_args(Scheme), *get_args(Noise)},
-    "classic": {"whole", "fresh", *get_args(Noise)},
-    "tight": {"whole", "fresh", *get_args(Noise)},
-}
-_NAMES = {
-    "exact": "exact Gaussian",
-    "PLD": "privacy loss distributions",
-    "RDP": "Renyi divergences",
-    "classic": "zCDP, classic conversion",
-    "tight": "zCDP, tight conversion",
+ACCOUNTANTS: tuple[Accountant, ...] = get_args(Accountant)
+# The name of each accountant in a claim, and the sampling schemes and kinds of noise that it supports.
+_KNOWN: dict[Accountant, tuple[str, set[str]]] = {
+    "exact": ("exact Gaussian", {"whole", "fresh", "gaussian"}),
+    "PLD": ("privacy loss distributions", {*get_args(Scheme), "gaussian", "laplace", "pure"}),
+    "RDP": ("Renyi divergences", {*get_args(Scheme), *get_args(Noise)}),
+    "classic": ("zCDP, classic conversion", {"whole", "fresh", *get_args(Noise)}),
+    "tight": ("zCDP, tight conversion", {"whole", "fresh", *get_args(Noise)}),
 }
 
 
+@checked
 def account(
     events: Iterable[Event],
-    delta: float,
+    delta: Probability,
     accountant: Accountant | None = None,
     *,
     assumptions: tuple[Assumption, ...] = (),
@@ -234,7 +228,6 @@ def account(
       >>> print(account([Event(1.0, Relation.REPLACE_ONE, Sampling.fixed_size(10, 1000), count=100)], 1e-5))
       (0.7681, 1e-05)-DP, replace-one, by privacy loss distributions
     """
-    validate.between(0, 1, delta=delta)
     validate.instance(Iterable, events=events)
     events = list(events)
     if not events:
@@ -253,16 +246,16 @@ def account(
             whole += event.count * cost
     rho = whole + fresh
     if accountant is None:
-        used, epsilon = _least(events, delta, rho, {m for m in ACCOUNTANTS if schemes | kinds <= _KNOWS[m]})
-        return Guarantee(epsilon, delta, relation, _NAMES[used], assumptions, not_covered).with_events(events)
-    validate.one_of(ACCOUNTANTS, accountant=accountant)
-    if unknown := (schemes | kinds) - _KNOWS[accountant]:
-        known = " or ".join(m for m in ACCOUNTANTS if unknown <= _KNOWS[m])
+        able: set[Accountant] = {m for m, (_, supported) in _KNOWN.items() if schemes | kinds <= supported}
+        accountant, epsilon = _least(events, delta, rho, able)
+    elif unknown := (schemes | kinds) - _KNOWN[accountant][1]:
+        known = " or ".join(m for m, (_, supported) in _KNOWN.items() if unknown <= supported)
         raise CombinationError(
             f"Expected accountant={accountant!r} without {', '.join(sorted(unknown))}: that goes with {known}."
         )
-    epsilon = _epsilon(events, delta, rho, accountant)
-    return Guarantee(epsilon, delta, relation, _NAMES[accountant], assumptions, not_covered).with_events(events)
+    else:
+        epsilon = _epsilon(events, delta, rho, accountant)
+    return Guarantee(epsilon, delta, relation, _KNOWN[accountant][0], assumptions, not_covered).with_events(events)
 
 
 def _least(events: list[Event], delta: float, rho: float, known: set[Accountant]) -> tuple[Accountant, float]:

@@ -314,8 +314,7 @@ def check_release(request: Request, streams: Streams, noise: Noise = "gaussian")
       is asked for with Exact().
     """
     noise_std, l2_sensitivity, active = request.noise_std, request.answer.l2_sensitivity, request.active
-    _check_rows(request.answer, streams, active=active, noise_std=noise_std, call=request.call)
-    _check_kind(request.answer, streams, noise)
+    _check(request.answer, streams, noise, active=active, noise_std=noise_std, call=request.call)
     valid = active & (noise_std > 0) & (l2_sensitivity >= 0) & (noise_std + l2_sensitivity < torch.inf)
     if valid.device.type != "cpu":  # an invalid call would draw another call's noise before the error is raised
         valid = valid & streams.valid_calls(request.call)
@@ -349,8 +348,7 @@ def check_answer(answer: Sensitive, active: Tensor, streams: Streams, noise: Noi
       dpnotes.guarantees.CombinationError: Expected sampling=fresh with relation replace-one or zero-out-one, got
       add-or-remove-one; add-or-remove-one goes with sampling whole or poisson.
     """
-    _check_rows(answer, streams, active=active)
-    _check_kind(answer, streams, noise)
+    _check(answer, streams, noise, active=active)
     l2_sensitivity = answer.l2_sensitivity
     valid = active & (l2_sensitivity >= 0)
 
@@ -362,14 +360,11 @@ def check_answer(answer: Sensitive, active: Tensor, streams: Streams, noise: Noi
     return valid
 
 
-def _check_kind(answer: Sensitive, streams: Streams, noise: Noise) -> None:
-    check_combination(answer.sampling, answer.relation, noise)
-    if streams.keys.device != answer.value.device:
-        raise ValueError(f"Expected streams on the answer's device {answer.value.device}, got {streams.keys.device}.")
+def _check(answer: Sensitive, streams: Streams, noise: Noise, **named: Tensor) -> None:
+    """Refuse an answer without an accountant or on another device, and tensors without one row per run.
 
-
-def _check_rows(answer: Sensitive, streams: Streams, **named: Tensor) -> None:
-    """Refuse tensors without one row per run: an answer that broadcasts would be released often and paid for once."""
+    An answer that broadcasts would be released often and paid for once.
+    """
     runs = len(streams.keys)
     if answer.value.dtype not in (torch.float32, torch.float64):
         raise ValueError(
@@ -381,3 +376,6 @@ def _check_rows(answer: Sensitive, streams: Streams, **named: Tensor) -> None:
     for name, tensor in {"l2_sensitivity": answer.l2_sensitivity, **named}.items():
         if tuple(tensor.shape) != (runs,):
             raise ValueError(f"Expected {name} of shape ({runs},), one a run, got {tuple(tensor.shape)}.")
+    check_combination(answer.sampling, answer.relation, noise)
+    if streams.keys.device != answer.value.device:
+        raise ValueError(f"Expected streams on the answer's device {answer.value.device}, got {streams.keys.device}.")

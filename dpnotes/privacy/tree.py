@@ -23,10 +23,12 @@ from dpnotes.privacy.mechanisms import rounded_to_grid
 from dpnotes.privacy.sums import Layers, SumMechanism, SumState, check_shared
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, checked
 
 _TABLE = 2**16  # the most leaves for which a table is built
 
 
+@checked
 @dataclass(frozen=True)
 class Tree(SumMechanism):
     """The tree mechanism, which releases term j with the noise `TREE(j) - TREE(j - 1)`.
@@ -83,14 +85,12 @@ class Tree(SumMechanism):
       2.0
     """
 
-    max_leaves: int
+    max_leaves: AtLeastOne
     optimal: bool = False
     purpose: str = "tree mechanism"
     noise: ClassVar[Noise] = "gaussian"
 
     def __post_init__(self) -> None:
-        validate.at_least(1, max_leaves=self.max_leaves)
-        validate.flag(optimal=self.optimal)
         object.__setattr__(self, "max_leaves", int(self.max_leaves))  # numpy's whole numbers count no bits
 
     @property
@@ -207,10 +207,8 @@ def _weights(levels: int, optimal: bool) -> tuple[list[list[float]], list[float]
 
 @lru_cache(maxsize=64)
 def _tables(levels: int, optimal: bool, device: torch.device) -> tuple[Tensor, Tensor]:
-    combine, own = _weights(levels, optimal)
-    return torch.tensor(combine, dtype=torch.float64, device=device), torch.tensor(
-        own, dtype=torch.float64, device=device
-    )
+    combine, own = (torch.tensor(each, dtype=torch.float64, device=device) for each in _weights(levels, optimal))
+    return combine, own
 
 
 def _swallowed(level: int, above: int, levels: int, optimal: bool) -> float:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpnotes.util.files import cache_folder
+
 
 class DataNotFound(FileNotFoundError):
     """The error for a file that is neither on this machine nor downloadable; its message says where to put the file."""
@@ -51,15 +53,6 @@ def files_at(sums: Mapping[str, str], *folders: str) -> tuple[PublishedFile, ...
     return tuple(
         PublishedFile(name, sha256, tuple(folder + name for folder in folders)) for name, sha256 in sums.items()
     )
-
-
-def cache_folder() -> Path:
-    """The folder for downloads: `$DPNOTES_CACHE`, by default pooch's folder for this package."""
-    if folder := os.environ.get("DPNOTES_CACHE"):
-        return Path(folder)
-    import pooch
-
-    return Path(pooch.os_cache("dpnotes"))
 
 
 def fetch(folder: str, file: PublishedFile) -> Path:

@@ -1,4 +1,4 @@
-"""The solutions of notebooks/03_adaptive_batch_evidence."""
+"""The solutions of notebooks/evidence/03_adaptive_batch_evidence."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The solutions of notebooks/01_budget_schedules_evidence."""
+"""The solutions of notebooks/evidence/01_budget_schedules_evidence."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The solutions of notebooks/04_drift_escape_evidence."""
+"""The solutions of notebooks/evidence/04_drift_escape_evidence."""
 
 from dpnotes.solutions import Solution
 

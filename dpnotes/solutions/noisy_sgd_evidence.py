@@ -1,4 +1,4 @@
-"""The solution of notebooks/02_noisy_sgd_evidence."""
+"""The solution of notebooks/evidence/02_noisy_sgd_evidence."""
 
 import math
 

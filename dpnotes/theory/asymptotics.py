@@ -51,11 +51,6 @@ class Limit(Statement):
 
     PRINTED = ("value",)
 
-    @property
-    def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All its expressions, for checks of symbols and units."""
-        return (self.quantity, self.value, *(sympy.sympify(v) for v in self.where.values()))
-
     def said(self, latex: bool) -> str:
         """The statement as printed."""
         show = writer(latex)
@@ -111,11 +106,6 @@ class Ratio(Statement):
     subject: sympy.Expr | None = None
 
     PRINTED = ("rate",)
-
-    @property
-    def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All its expressions, for checks of symbols and units."""
-        return (self.quantity, self.rate, *(sympy.sympify(v) for v in self.where.values()))
 
     def said(self, latex: bool) -> str:
         """The statement as printed."""

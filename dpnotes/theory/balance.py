@@ -21,7 +21,7 @@ import numpy as np
 import sympy
 from sympy.polys.matrices import DomainMatrix
 
-from dpnotes.theory.monomials import Powers, monomial_of, monomials, over, powers_of, times
+from dpnotes.theory.monomials import Powers, monomial_of, monomials, over, powers_of, put_in, times
 from dpnotes.util import validate
 
 Named = Mapping[str, sympy.Expr]
@@ -286,8 +286,8 @@ class Balance:
                 solved = self._tight([scaled[name] for name in (*tight, *extra)], kept, free)
                 if solved is None:
                     continue
-                put_in = [self._put_in(m, solved) for m in scaled.values()]
-                if all(isinstance(_at_most(m, [{}], region), Certificate) for m in put_in):
+                there = [put_in(m, solved) for m in scaled.values()]
+                if all(isinstance(_at_most(m, [{}], region), Certificate) for m in there):
                     return {s: monomial_of(p) for s, p in solved.items()}
         return None
 
@@ -302,13 +302,6 @@ class Balance:
             return None
         chosen = {s: {k: v for k, v in zip(kept, rows[r][size:], strict=True) if v} for r, s in enumerate(tuned)}
         return {**chosen, **{s: {} for s in free}}
-
-    def _put_in(self, monomial: Powers, chosen: Mapping[sympy.Symbol, Powers]) -> Powers:
-        found = {s: p for s, p in monomial.items() if s not in chosen}
-        for symbol, power in monomial.items():
-            if symbol in chosen:
-                found = times(found, chosen[symbol], power)
-        return found
 
 
 def balance(

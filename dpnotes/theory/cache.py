@@ -12,7 +12,6 @@ key would not describe the code that it has loaded.
 import contextlib
 import hashlib
 import importlib.metadata
-import os
 import platform
 import re
 import sys
@@ -40,12 +39,7 @@ def folder() -> Path:
     >>> folder().name
     'verdicts'
     """
-    import platformdirs
-
-    if own := os.environ.get("DPNOTES_VERDICTS"):
-        return Path(own)
-    chosen = os.environ.get("DPNOTES_CACHE")
-    return (Path(chosen) if chosen else platformdirs.user_cache_path("dpnotes")) / "verdicts"
+    return files.cache_folder("DPNOTES_VERDICTS", "verdicts")
 
 
 def sources(paper: str) -> list[Path]:
@@ -139,7 +133,7 @@ class Verdicts:
 
     def _get(self, claim: "Claim", which: str) -> Verdict:
         paper, name = claim.paper, f"{claim.id} {which}"
-        if not self._is_of_its_paper(claim):
+        if not any(claim is other for other in claims_of(paper)):
             return _check(claim, which)
         if paper not in self._keys:
             self._keys[paper] = key(paper)
@@ -150,9 +144,6 @@ class Verdicts:
             if self._keys[paper] is not None:
                 self._found.setdefault(paper, {})[name] = known[name]
         return known[name]
-
-    def _is_of_its_paper(self, claim: "Claim") -> bool:
-        return any(claim is other for other in claims_of(claim.paper))
 
 
 def verdicts(claims: "Iterable[Claim]", cached: bool = True) -> dict[str, Verdict]:

@@ -194,11 +194,8 @@ class Calculator:
             numbers = {symbol.name: 1.0 for symbol in self.unused.get(options["constants"], ())} | numbers
         names = [symbol.name for symbol in self.symbols]
         if numbers.keys() != set(names):
-            missing = [name for name in names if name not in numbers]
-            unknown = [name for name in numbers if name not in names]
-            parts = [f"missing {', '.join(missing)}"] * bool(missing) + [f"unknown {', '.join(unknown)}"] * bool(
-                unknown
-            )
+            missing, unknown = ([n for n in names if n not in numbers], [n for n in numbers if n not in names])
+            parts = [f"{kind} {', '.join(some)}" for kind, some in (("missing", missing), ("unknown", unknown)) if some]
             raise TypeError(f"Expected the arguments {', '.join(names)}: {'; '.join(parts)}.")
         for symbol in self.symbols:
             if not np.ndim(numbers[symbol.name]):

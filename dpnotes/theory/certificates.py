@@ -18,7 +18,7 @@ import mpmath
 import sympy
 
 from dpnotes.theory.balance import Balance, Certificate, Named, Witness, at_most
-from dpnotes.theory.monomials import monomial_of, powers_of
+from dpnotes.theory.monomials import monomial_of, powers_of, put_in
 from dpnotes.theory.symbols import expand, symbols_of
 from dpnotes.theory.units import Unit, UnitsDiffer, unit_of
 
@@ -324,10 +324,12 @@ def balanced(
         vertices.append({"rate": text(vertex.rate), "choice": choice and {text(s): text(e) for s, e in choice.items()}})
         if choice is None:
             continue
+        chosen_powers = {symbol: powers_of(monomial) for symbol, monomial in choice.items()}
         here = {f"{v.rate} is less": v.rate / vertex.rate for v in best.vertices if v != vertex}
         for group, bound in ((best.terms, vertex.rate), (best.constraints, one[0])):
             for expression in group.values():
-                used.append(_lemma(_put_in(expression, choice), [bound], {**region, **here}))
+                there = monomial_of(put_in(powers_of(expression), chosen_powers))
+                used.append(_lemma(there, [bound], {**region, **here}))
     return {
         "certificate": "balance",
         "compares": verdict,
@@ -387,14 +389,6 @@ def _statement(
         "parameters": [[text(s), text(e)] for s, e in (parameters or {}).items()],
         "symbols": domains(*expressions, *(parameters or {}).values()),
     }
-
-
-def _put_in(monomial: sympy.Expr, choice: Mapping[sympy.Symbol, sympy.Expr]) -> sympy.Expr:
-    powers: dict[sympy.Symbol, Fraction] = {}
-    for symbol, power in powers_of(monomial).items():
-        for inner, inside in powers_of(choice[symbol]).items() if symbol in choice else [(symbol, Fraction(1))]:
-            powers[inner] = powers.get(inner, Fraction(0)) + power * inside
-    return monomial_of({symbol: power for symbol, power in powers.items() if power})
 
 
 def _direction(found: Witness) -> dict[str, str]:

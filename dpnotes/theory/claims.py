@@ -68,14 +68,6 @@ class Severity(StrEnum):
         return self, wording, corrected, breach
 
 
-class LaterVersions(StrEnum):
-    """The status of an erratum in newer versions of the paper."""
-
-    FIXED = "fixed"
-    PRESENT = "present"
-    NOT_CHECKED = "not checked"
-
-
 @dataclass(frozen=True)
 class Breach:
     """The amount by which an implementation of the print misses the privacy that the paper states.
@@ -131,7 +123,7 @@ class Erratum:
     wording: str
     corrected: Statement | None
     version: str
-    later: LaterVersions = LaterVersions.NOT_CHECKED
+    later: str = "not checked"
     breach: Breach | None = None
 
     def __post_init__(self) -> None:
@@ -344,20 +336,9 @@ class Heading:
             severity, wording, corrected, *breach = correction
             changed = _corrected(statement, corrected)
             erratum = Erratum(severity, wording, changed, paper.version, breach=breach[0] if breach else None)
-        self.section.claims.append(
-            Claim(
-                f"{paper.key}.{self.place}",
-                self.title,
-                self.locator,
-                statement,
-                origin,
-                erratum,
-                self.derived_here,
-                calculation,
-                paper.version,
-                tuple(f"{paper.key}.{place}" for place in premises),
-            )
-        )
+        name, rests = f"{paper.key}.{self.place}", tuple(f"{paper.key}.{place}" for place in premises)
+        facts = (self.title, self.locator, statement, origin, erratum, self.derived_here, calculation, paper.version)
+        self.section.claims.append(Claim(name, *facts, rests))
 
 
 def _corrected(statement: Statement, corrected: Corrected) -> Statement | None:

@@ -53,7 +53,7 @@ class Entry:
             "origin": self.claim.origin,
             "wording": self.erratum.wording,
             "version": self.erratum.version,
-            "newer_versions": str(self.erratum.later),
+            "newer_versions": self.erratum.later,
             "reproduce": f"dpnotes check {self.claim.id}",
         }
 
@@ -94,6 +94,9 @@ passes on another one's erratum, so that one mistake counts once; and "typograph
 it is compared with is the same formula, so that nothing is proved: it is counted apart."""
 
 
+_COUNTED = ("claims", "confirmed", "conditional", "restated", "not checkable", "errata")
+
+
 def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, version: str) -> str:
     """The errata as Markdown: counts, a section for each paper, then results derived here and claims not checked.
 
@@ -122,11 +125,7 @@ def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, v
         f"As of dpnotes {version}; corrections welcome.",
         "",
         _HEAD,
-        "",
-        "| paper | claims | confirmed | conditional | restated | not checkable | errata | "
-        + " | ".join(Severity)
-        + " | derived here |",
-        "|---" * (8 + len(Severity)) + "|",
+        *_header("paper", *_COUNTED, *Severity, "derived here"),
     ]
     for paper in papers:
         ours = [claim for claim in claims if claim.paper == paper.key]
@@ -149,27 +148,26 @@ def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, v
         lines += ["", f"## {paper.key}", "", *_about(paper)]
         chosen = [entry for entry in found if entry.claim.paper == paper.key]
         for (_, mechanism), some in mechanisms(entry.claim for entry in chosen).items():
-            links = ", ".join(f"[{claim.id.split('.', 1)[1]}](#{claim.anchor})" for claim in some)
-            lines += ["", f"**Flawed mechanism: {_text(mechanism)}.** Misprints that break it: {links}."]
+            lines += ["", f"**Flawed mechanism: {_text(mechanism)}.** Misprints that break it: {_links(some)}."]
         for severity in Severity:
             for entry in chosen:
                 if entry.erratum.severity == severity:
                     lines += _section(entry)
-    lines += ["", "## Derived here, unpublished", "", "Results of our own, which no paper states. "]
-    lines[-1] += "Each has a check that could refute it, and a proof in `docs/derivations`."
+    said = "Results of our own, which no paper states. Each has a check that could refute it, and a proof in "
+    lines += ["", "## Derived here, unpublished", "", f"{said}`docs/derivations`."]
     for claim in own:
         proof = f"derivations/{claim.paper}.md#{_anchor(claim.id)}"
         lines += ["", _mark(claim), f"### {claim.id}", "", f"{_text(claim.title)}.", ""]
         verdict = f"{words[claim.id]}: {kinds[claim.id].evidence}"
         lines += [f"* states: {_code(claim.printed_text)}", f"* verdict: {_code(verdict)}"]
-        lines += [f"* proof: [{claim.id}]({proof}); paper read in: {_text(claim.version)}; "]
-        lines[-1] += f"repeat: `dpnotes check {claim.id}`"
-    lines += ["", "## Not checked, and why", "", "| claim | where | what | why | read in |", "|---|---|---|---|---|"]
+        read = f"paper read in: {_text(claim.version)}; repeat: `dpnotes check {claim.id}`"
+        lines.append(f"* proof: [{claim.id}]({proof}); {read}")
+    lines += ["", "## Not checked, and why", *_header("claim", "where", "what", "why", "read in")]
     for claim in silent:
         evidence = kinds[claim.id].evidence
         cells = [f"{_mark(claim)}`{claim.id}`", claim.locator, claim.printed_text, evidence, claim.version]
         lines.append(_row([cells[0], *map(_text, cells[1:])]))
-    lines += ["", "## All other claims", "", "| claim | where | verdict | read in |", "|---|---|---|---|"]
+    lines += ["", "## All other claims", *_header("claim", "where", "verdict", "read in")]
     for claim in claims:
         if claim.erratum is None and not claim.derived_here and claim not in silent:
             cells = [f"{_mark(claim)}`{claim.id}`", _text(claim.locator), words[claim.id], _text(claim.version)]
@@ -179,21 +177,13 @@ def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, v
 
 def _what_breaks_privacy(claims: Sequence[Claim]) -> list[str]:
     """The first section: each flawed mechanism with its worst misprint, if there is any."""
-    flawed = mechanisms(claims)
-    if not flawed:
-        return []
-    lines = [
-        "",
-        "## What breaks privacy",
-        "",
-        "One line for each flawed mechanism, with the worst of its misprints.",
-        "",
+    rows = [
+        _row([paper, _text(mechanism), _text(str(worst_breach(some))), _links(some)])
+        for (paper, mechanism), some in mechanisms(claims).items()
     ]
-    lines += ["| paper | mechanism | at worst | misprints |", "|---|---|---|---|"]
-    for (paper, mechanism), some in flawed.items():
-        links = ", ".join(f"[{claim.id.split('.', 1)[1]}](#{claim.anchor})" for claim in some)
-        lines.append(_row([paper, _text(mechanism), _text(str(worst_breach(some))), links]))
-    return lines
+    said = "One line for each flawed mechanism, with the worst of its misprints."
+    head = ["", "## What breaks privacy", "", said, *_header("paper", "mechanism", "at worst", "misprints")]
+    return head + rows if rows else []
 
 
 def _about(paper: Paper) -> list[str]:
@@ -246,6 +236,15 @@ def _text(text: str) -> str:
     """
     escaped = re.sub(r"([\\`*<>\[\]$|~#])", r"\\\1", " ".join(text.split()))
     return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", escaped)
+
+
+def _links(claims: Iterable[Claim]) -> str:
+    return ", ".join(f"[{claim.id.split('.', 1)[1]}](#{claim.anchor})" for claim in claims)
+
+
+def _header(*names: str) -> list[str]:
+    """The lines that begin a table, after an empty one."""
+    return ["", _row(names), "|---" * len(names) + "|"]
 
 
 def _row(cells: Sequence[object]) -> str:

@@ -170,9 +170,8 @@ def is_zero(difference: sympy.Expr) -> bool:
 
 
 def _radicals(difference: sympy.Expr) -> sympy.Expr:
-    return sympy.simplify(
-        sympy.expand(sympy.radsimp(sympy.powdenest(sympy.expand_log(difference, force=True), force=True)))
-    )
+    dense = sympy.powdenest(sympy.expand_log(difference, force=True), force=True)
+    return sympy.simplify(sympy.expand(sympy.radsimp(dense)))
 
 
 def compare_units(*expressions: sympy.Basic) -> Verdict | None:
@@ -193,6 +192,19 @@ def compare_units(*expressions: sympy.Basic) -> Verdict | None:
     if len(set(units)) > 1:
         return Verdict(Kind.UNITS_DIFFER, f"stated in {units[0]}, derived in {units[1]}", certificate)
     return None
+
+
+def contradicted(
+    evidence: str, relation: certificates.Relation, point: Values, values: Sequence[Any], within: Any = 0
+) -> Verdict:
+    """The verdict `contradicted`, whose certificate is a point at which a relation fails.
+
+    >>> from dpnotes.theory.symbols import PaperSymbols
+    >>> x = PaperSymbols("example").symbol("x", "a number")
+    >>> print(contradicted("at x = 2", certificates.Relation(x, "<=", 1), {x: 2}, [mpmath.mpf(2), mpmath.mpf(1)]))
+    contradicted: at x = 2
+    """
+    return Verdict(Kind.CONTRADICTED, evidence, partial(certificates.witness, relation, point, values, within))
 
 
 def name_of(quantity: sympy.Expr, subject: sympy.Expr | None) -> sympy.Expr:

@@ -22,6 +22,7 @@ from dpnotes.theory.evaluation import (
     Values,
     check_example,
     compare_units,
+    contradicted,
     evaluator,
     held_for,
     name_of,
@@ -69,11 +70,6 @@ class Inequality(Statement):
 
     PRINTED = ("bound",)
 
-    @property
-    def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All its expressions, for checks of symbols and units."""
-        return (self.quantity, self.bound, *(sympy.sympify(v) for v in self.where.values()), *self.conditions)
-
     def said(self, latex: bool) -> str:
         """The statement as printed."""
         show = writer(latex)
@@ -112,16 +108,16 @@ class Inequality(Statement):
         symbols = symbols_of(lower, upper, *conditions)
         if check_example(self.example, symbols, conditions):
             point = {symbol: self.example[symbol] for symbol in symbols}
-            if broken := self._broken(point, symbols, lower, upper, conditions):
+            if broken := self._broken(point):
                 return broken
         search = _Search(symbols, lower, upper, conditions, self.region)
         closest, point = search.run()
         if not math.isfinite(closest):
-            broken = self._broken(point, symbols, lower, upper, conditions)
+            broken = self._broken(point)
             return broken or Verdict(Kind.CONTRADICTED, f"at {place_text(point)}: the bound is not a real number")
         for candidate in (_rounded(point), point):
             if candidate is point or search.inside(candidate):
-                if broken := self._broken(candidate, symbols, lower, upper, conditions):
+                if broken := self._broken(candidate):
                     return broken
         effort = f"{search.evaluations} seeded points{search.place()}"
         factor = search.ratio(point)
@@ -145,10 +141,10 @@ class Inequality(Statement):
         sign = "<" if self.sense == "<" else "<="
         return Relation(sides[0], sign, sides[1], self.where, self.conditions, [self.instance])
 
-    def _broken(
-        self, point: Values, symbols: Sequence[Any], lower: Any, upper: Any, conditions: Sequence[Any]
-    ) -> Verdict | None:
+    def _broken(self, point: Values) -> Verdict | None:
         """The counterexample at `point`, confirmed to 40 digits, or None."""
+        lower, upper, conditions = self._sides()
+        symbols = symbols_of(lower, upper, *conditions)
         if not all(bool(evaluator(symbols, c)(point)) for c in conditions):
             return None
         left, right = evaluator(symbols, lower)(point), evaluator(symbols, upper)(point)
@@ -162,11 +158,8 @@ class Inequality(Statement):
                     return None
         names = ("bound", "quantity") if self.sense == ">=" else ("quantity", "bound")
         place = place_text({**self.instance, **point}) or "every point"
-        return Verdict(
-            Kind.CONTRADICTED,
-            f"at {place}: {names[0]} {number(left)}, {names[1]} {number(right)}",
-            partial(certificates.witness, self._relation(), point, (left, right)),
-        )
+        said = f"at {place}: {names[0]} {number(left)}, {names[1]} {number(right)}"
+        return contradicted(said, self._relation(), point, (left, right))
 
 
 @dataclass(frozen=True)
@@ -194,11 +187,6 @@ class Monotone(Statement):
     conditions: tuple[Relational, ...] = ()
     example: Values = field(default_factory=dict)
     subject: sympy.Expr | None = None
-
-    @property
-    def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All its expressions, for checks of symbols and units."""
-        return (self.quantity, self.variable, *(sympy.sympify(v) for v in self.where.values()), *self.conditions)
 
     def said(self, latex: bool) -> str:
         """The statement as printed."""
@@ -290,13 +278,11 @@ class _Search:
 
     def values(self, logs: np.ndarray) -> tuple[np.ndarray, ...]:
         with np.errstate(all="ignore"):
-            columns = [self._column(i, logs[:, i]) for i in range(len(self.symbols))]
+            columns = [
+                np.rint(np.exp(c)) if s.domain.integer else np.exp(c) for s, c in zip(self.symbols, logs.T, strict=True)
+            ]
             found = self.function(*columns)
-        size = len(logs)
-        return tuple(np.broadcast_to(np.asarray(f), (size,)) for f in found)
-
-    def _column(self, index: int, logs: np.ndarray) -> np.ndarray:
-        return np.rint(np.exp(logs)) if self.symbols[index].domain.integer else np.exp(logs)
+        return tuple(np.broadcast_to(np.asarray(f), (len(logs),)) for f in found)
 
     def slack(self, logs: np.ndarray) -> np.ndarray:
         """The relative slack at points; -inf where the bound is not real, +inf where a condition fails."""
@@ -304,10 +290,7 @@ class _Search:
         self.evaluations += len(logs)
         with np.errstate(all="ignore"):
             if np.iscomplexobj(upper) or np.iscomplexobj(lower):
-                lower, upper = (
-                    np.real(np.where(np.imag(lower) == 0, lower, np.nan)),
-                    np.real(np.where(np.imag(upper) == 0, upper, np.nan)),
-                )
+                lower, upper = (np.real(np.where(np.imag(side) == 0, side, np.nan)) for side in (lower, upper))
             scale = np.maximum(np.maximum(np.abs(lower), np.abs(upper)), 1e-300)
             slack = (upper - lower) / scale
             slack = np.where(np.isnan(upper) & np.isfinite(lower), -np.inf, slack)

@@ -187,3 +187,16 @@ def over(left: Powers, right: Powers) -> dict[sympy.Symbol, Fraction]:
     {x: Fraction(-1, 1)}
     """
     return times(left, right, -1)
+
+
+def put_in(monomial: Powers, chosen: Mapping[sympy.Symbol, Powers]) -> dict[sympy.Symbol, Fraction]:
+    """The exponents of a monomial with monomials in place of some symbols.
+
+    >>> x, y = sympy.symbols("x y", positive=True)
+    >>> put_in({x: Fraction(2)}, {x: {y: Fraction(1, 2)}})
+    {y: Fraction(1, 1)}
+    """
+    found = {symbol: power for symbol, power in monomial.items() if symbol not in chosen}
+    for symbol, powers in chosen.items():
+        found = times(found, powers, monomial.get(symbol, 0))
+    return found

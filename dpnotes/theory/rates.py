@@ -13,7 +13,7 @@ import sympy
 
 from dpnotes.theory import certificates
 from dpnotes.theory.balance import Balance, Named, Witness, at_most, balance, regime_of, require_room
-from dpnotes.theory.evaluation import Values, at_most_one, evaluator, held_for, number, place_text, writer
+from dpnotes.theory.evaluation import Values, at_most_one, contradicted, evaluator, held_for, number, place_text, writer
 from dpnotes.theory.monomials import Branch, branches, monomial_of, monomials, powers_of
 from dpnotes.theory.statements import Statement
 from dpnotes.theory.symbols import symbols_of
@@ -57,12 +57,6 @@ class Rate(Statement):
     tilde: bool = False
 
     PRINTED = ("value",)
-
-    @property
-    def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All its expressions, for checks of symbols and units."""
-        named = (self.terms, self.constraints, self.regime)
-        return (self.value, *self.tuned, *self.logs, *self.normalised, *(e for group in named for e in group.values()))
 
     def said(self, latex: bool) -> str:
         """The statement as printed."""
@@ -121,33 +115,23 @@ class Rate(Statement):
         within = f", where {', '.join(f'{c} <= 1' for c in best.conditions)}" if best.conditions else ""
         statement = self._statement(ones)
         lemmas: list[certificates.Lemma] = []
-        for vertex in best.vertices:
-            found = at_most(vertex.rate, stated, region)
-            if isinstance(found, Witness):
-                shown = _shown(found, "stated", stated, "needed", [vertex.rate])
-                lost = f"{vertex.rate} is lost, {_meeting(vertex.meet)}; {shown}"
-                return Verdict(
-                    Kind.NOT_IMPLIED, lost, partial(certificates.balanced, "not implied", best, [], found, **statement)
-                )
-            lemmas.append((vertex.rate, stated, region, found))
         rates = [vertex.rate for vertex in best.vertices]
-        for monomial in stated:
-            found = at_most(monomial, rates, region)
-            if isinstance(found, Witness):
-                shown = _shown(found, "stated", [monomial], "enough", rates)
-                more = f"{monomial} is more than the terms need{within}; {shown}"
-                return Verdict(
-                    Kind.IMPROVABLE,
-                    more,
-                    partial(certificates.balanced, "improvable", best, lemmas, found, **statement),
-                )
-            lemmas.append((monomial, rates, region, found))
+        lost = [(v.rate, stated, f"{v.rate} is lost, {_meeting(v.meet)}") for v in best.vertices]
+        loose = [(monomial, rates, f"{monomial} is more than the terms need{within}") for monomial in stated]
+        for kind, compared in ((Kind.NOT_IMPLIED, lost), (Kind.IMPROVABLE, loose)):
+            for smaller, larger, said in compared:
+                found = at_most(smaller, larger, region)
+                if isinstance(found, Witness):
+                    sides = ("stated", stated, "needed", [smaller])
+                    if kind == Kind.IMPROVABLE:
+                        sides = ("stated", [smaller], "enough", rates)
+                    known = lemmas if kind == Kind.IMPROVABLE else []
+                    certificate = partial(certificates.balanced, str(kind), best, known, found, **statement)
+                    return Verdict(kind, f"{said}; {_shown(found, *sides)}", certificate)
+                lemmas.append((smaller, larger, region, found))
         listed = "; ".join(f"{v.rate}: {', '.join(v.meet)}" for v in best.vertices)
-        return Verdict(
-            Kind.UP_TO_CONSTANTS,
-            f"the best balance, and what meets: {listed}{within}",
-            partial(certificates.balanced, "constants", best, lemmas, **statement),
-        )
+        certificate = partial(certificates.balanced, "constants", best, lemmas, **statement)
+        return Verdict(Kind.UP_TO_CONSTANTS, f"the best balance, and what meets: {listed}{within}", certificate)
 
 
 @lru_cache(maxsize=256)
@@ -200,12 +184,6 @@ class Choice(Statement):
     def printed(self) -> tuple[sympy.Expr, ...]:
         """The printed parameters."""
         return tuple(self.parameters.values())
-
-    @property
-    def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All its expressions, for checks of symbols and units."""
-        named = (self.parameters, self.terms, self.constraints, self.regime)
-        return (*self.parameters, self.rate, *self.logs, *self.normalised, *(e for g in named for e in g.values()))
 
     def restate(self, *printed: sympy.Expr) -> "Choice":
         """Return the statement with other printed parameters."""
@@ -262,35 +240,29 @@ class Choice(Statement):
                 return monomials(_at_one(expression, ones).xreplace(chosen), name)
 
             rate = put_in(self.rate, "the rate")
-            reached = []
-            for name, term in self.terms.items():
-                for monomial in put_in(term, name):
-                    found = at_most(monomial, rate, region)
+            reached = [(name, monomial) for name, term in self.terms.items() for monomial in put_in(term, name)]
+            bounded = [(name, m) for name, constraint in self.constraints.items() for m in put_in(constraint, name)]
+            for several, larger, word, said in (
+                (reached, rate, "rate", "{}, {}, exceeds the rate"),
+                (bounded, [sympy.Integer(1)], "allowed", "{}, {} <= 1, is broken"),
+            ):
+                for name, monomial in several:
+                    found = at_most(monomial, larger, region)
                     if isinstance(found, Witness):
-                        shown = _shown(found, name, [monomial], "rate", rate)
-                        exceeds = f"{name}, {monomial}, exceeds the rate; {shown}"
+                        shown = _shown(found, name, [monomial], word, larger)
                         certificate = partial(certificates.chosen, "not implied", [], found, **statement)
-                        return Verdict(Kind.NOT_IMPLIED, exceeds, certificate)
-                    lemmas.append((monomial, rate, region, found))
-                    reached.append(monomial)
-                    tight |= {name} if monomial in rate else set()
-            for name, constraint in self.constraints.items():
-                for monomial in put_in(constraint, name):
-                    found = at_most(monomial, [sympy.Integer(1)], region)
-                    if isinstance(found, Witness):
-                        shown = _shown(found, name, [monomial], "allowed", [sympy.Integer(1)])
-                        broken = f"{name}, {monomial} <= 1, is broken; {shown}"
-                        certificate = partial(certificates.chosen, "not implied", [], found, **statement)
-                        return Verdict(Kind.NOT_IMPLIED, broken, certificate)
-                    lemmas.append((monomial, [sympy.Integer(1)], region, found))
+                        return Verdict(Kind.NOT_IMPLIED, f"{said.format(name, monomial)}; {shown}", certificate)
+                    lemmas.append((monomial, larger, region, found))
+            tight |= {name for name, monomial in reached if monomial in rate}
+            terms = [monomial for _, monomial in reached]
             for monomial in rate:
-                found = at_most(monomial, reached, region) if slack is None else None
+                found = at_most(monomial, terms, region) if slack is None else None
                 if isinstance(found, Witness):
-                    shown = _shown(found, "rate", [monomial], "terms", reached)
+                    shown = _shown(found, "rate", [monomial], "terms", terms)
                     certificate = partial(certificates.chosen, "improvable", lemmas, found, **statement)
                     slack = Verdict(Kind.IMPROVABLE, f"no term reaches {monomial}; {shown}", certificate)
                 elif found is not None:
-                    lemmas.append((monomial, reached, region, found))
+                    lemmas.append((monomial, terms, region, found))
         if slack is not None:
             return slack
         cases = f" in all {num_cases} cases" if num_cases > 1 else ""
@@ -337,11 +309,6 @@ class Crossover(Statement):
 
     PRINTED = ("value",)
 
-    @property
-    def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All its expressions, for checks of symbols and units."""
-        return (self.left, self.right, self.variable, self.value)
-
     def said(self, latex: bool) -> str:
         """The statement as printed."""
         show = writer(latex)
@@ -374,11 +341,8 @@ class Crossover(Statement):
         sides = [side.xreplace({self.variable: self.value}) for side in (self.left, self.right)]
         point = {symbol: sympy.sympify(self.example.get(symbol, 2)) for symbol in symbols_of(*sides)}
         values = [evaluator(list(point), side)(point) for side in sides]
-        return Verdict(
-            Kind.CONTRADICTED,
-            f"{place}stated {number(sympy.N(stated))}, derived {number(sympy.N(right))}",
-            partial(certificates.witness, certificates.Relation(sides[0], "==", sides[1]), point, values),
-        )
+        said = f"{place}stated {number(sympy.N(stated))}, derived {number(sympy.N(right))}"
+        return contradicted(said, certificates.Relation(sides[0], "==", sides[1]), point, values)
 
 
 # ---------------------------------------------------------------- shared

@@ -7,8 +7,8 @@ fail: `printed` may be replaced by a mutant (`restate`). Inequalities, asymptoti
 
 import itertools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import partial
 from typing import Any, ClassVar, Protocol, Self
@@ -25,6 +25,7 @@ from dpnotes.theory.evaluation import (
     Values,
     agree,
     compare_units,
+    contradicted,
     evaluator,
     held_for,
     is_zero,
@@ -43,6 +44,7 @@ class Statement(Protocol):
     """The statement of a claim, which can check itself: a dataclass that names its printed fields in `PRINTED`."""
 
     PRINTED: ClassVar[tuple[str, ...]] = ()
+    ASIDE: ClassVar[tuple[str, ...]] = ("subject", "example", "region")  # fields that are only shown or searched
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
@@ -51,8 +53,9 @@ class Statement(Protocol):
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All expressions, printed and derived."""
-        ...
+        """All expressions, printed and derived, for checks of symbols and units."""
+        named = (field.name for field in fields(self) if field.name not in self.ASIDE)  # type: ignore[arg-type]
+        return tuple(part for name in named for part in _expressions_in(getattr(self, name)))
 
     def restate(self, *printed: sympy.Expr) -> Self:
         """Return the same statement with other printed expressions."""
@@ -73,6 +76,14 @@ class Statement(Protocol):
     def verdict(self) -> Verdict:
         """Check the statement."""
         ...
+
+
+def _expressions_in(value: Any) -> Iterator[sympy.Basic]:
+    if isinstance(value, sympy.Basic):
+        yield value
+    elif isinstance(value, Mapping | tuple):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _expressions_in(part)
 
 
 # ---------------------------------------------------------------- identities
@@ -101,17 +112,7 @@ class Identity(Statement):
     digits: int | None = None
 
     PRINTED = ("value",)
-
-    @property
-    def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All its expressions, for checks of symbols and units."""
-        return (
-            self.subject,
-            self.value,
-            self.derived,
-            *(sympy.sympify(v) for v in self.where.values()),
-            *self.conditions,
-        )
+    ASIDE = ("example",)
 
     def said(self, latex: bool) -> str:
         """The statement as printed."""
@@ -139,11 +140,8 @@ class Identity(Statement):
                 if not same:
                     at = f"at {place_text({**instance, **point})}: " if {**instance, **point} else ""
                     within = 0 if self.digits is None else sympy.Rational(1, 10**self.digits)
-                    return Verdict(
-                        Kind.CONTRADICTED,
-                        f"{at}stated {number(left)}, derived {number(right)}",
-                        partial(certificates.witness, relation(instance), point, (left, right), within),
-                    )
+                    said = f"{at}stated {number(left)}, derived {number(right)}"
+                    return contradicted(said, relation(instance), point, (left, right), within)
             proved = proved and (self.digits is not None or is_zero(value - derived))
         if self.digits is not None:
             return Verdict(
@@ -187,17 +185,6 @@ class Optimum(Statement):
         """The printed argument and, if stated, the least value."""
         return (self.argument,) if self.least is None else (self.argument, self.least)
 
-    @property
-    def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All its expressions, for checks of symbols and units."""
-        return (
-            self.objective,
-            self.variable,
-            *self.printed,
-            *(sympy.sympify(v) for v in self.where.values()),
-            *self.conditions,
-        )
-
     def restate(self, *printed: sympy.Expr) -> "Optimum":
         """Return the statement with another printed argument and least value."""
         return replace(self, argument=printed[0], least=printed[1] if len(printed) > 1 else None)
@@ -231,33 +218,20 @@ class Optimum(Statement):
         for point in points:
             where = place(point)
             if not (isinstance(where, mpmath.mpf) and mpmath.isfinite(where) and where > 0):
-                return Verdict(
-                    Kind.CONTRADICTED,
-                    f"at {place_text(point)}: {self.variable} = {number(where)} is not positive",
-                    partial(certificates.witness, Relation(0, "<", argument), point, (mpmath.mpf(0), where)),
-                )
+                said = f"at {place_text(point)}: {self.variable} = {number(where)} is not positive"
+                return contradicted(said, Relation(0, "<", argument), point, (mpmath.mpf(0), where))
             reached = height({**point, self.variable: where})
             best_at, best = _descend(lambda v, p=point: height({**p, self.variable: v}), where)
             scale = max(abs(reached), abs(best), mpmath.mpf(10) ** -AGREE)
             relative = abs(steepness({**point, self.variable: where}) * where) / scale
             if best < reached - scale * mpmath.mpf(10) ** -9 or not relative < mpmath.mpf(10) ** -AGREE:
-                return Verdict(
-                    Kind.CONTRADICTED,
-                    f"at {place_text(point)}: {self.variable} = {number(where)} gives {number(reached)}, "
-                    f"but {self.variable} = {number(best_at)} gives {number(best)}",
-                    partial(
-                        certificates.witness,
-                        Relation(there, "<=", objective),
-                        {**point, self.variable: best_at},
-                        (reached, best),
-                    ),
-                )
+                said = f"at {place_text(point)}: {self.variable} = {number(where)} gives {number(reached)}, "
+                said += f"but {self.variable} = {number(best_at)} gives {number(best)}"
+                better = {**point, self.variable: best_at}
+                return contradicted(said, Relation(there, "<=", objective), better, (reached, best))
             if not agree(reached, value(point)):
-                return Verdict(
-                    Kind.CONTRADICTED,
-                    f"at {place_text(point)}: least value stated {number(value(point))}, derived {number(reached)}",
-                    partial(certificates.witness, Relation(least, "==", there), point, (value(point), reached)),
-                )
+                said = f"at {place_text(point)}: least value stated {number(value(point))}, derived {number(reached)}"
+                return contradicted(said, Relation(least, "==", there), point, (value(point), reached))
         lower = f"no lower value at {len(points)} seeded points"
         proved = is_zero(slope.xreplace({self.variable: argument}))
         certificate = partial(certificates.optimum, objective, self.variable, argument, least)
@@ -313,11 +287,6 @@ class Allocation(Statement):
 
     PRINTED = ("share", "least")
 
-    @property
-    def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All its expressions, for checks of symbols and units."""
-        return (self.objective, self.noise[self.step], self.share, self.least, self.budget, self.num_steps[0])
-
     def said(self, latex: bool) -> str:
         """The statement as printed."""
         show = writer(latex)
@@ -334,14 +303,8 @@ class Allocation(Statement):
             if problem := self._check({symbol: steps}, steps):
                 return problem
         tried = ", ".join(map(str, numbers))
-        certificate = partial(
-            certificates.other,
-            "allocation",
-            objective=self.objective,
-            budget=self.budget,
-            share=self.share,
-            least=self.least,
-        )
+        facts = {name: getattr(self, name) for name in ("objective", "budget", "share", "least")}
+        certificate = partial(certificates.other, "allocation", **facts)
         return Verdict(Kind.EXACT, f"budget met, equal marginal costs, convex ({symbol} = {tried})", certificate)
 
     def _check(self, instance: Values, steps: int) -> Verdict | None:
@@ -370,11 +333,8 @@ class Allocation(Statement):
                 values = stated(point), expected(point)
                 if not agree(*values):
                     place = place_text({**instance, **point})
-                    return Verdict(
-                        Kind.CONTRADICTED,
-                        f"{what} at {place}: {number(values[0])} against {number(values[1])}",
-                        partial(certificates.witness, Relation(left, "==", right), point, values),
-                    )
+                    said = f"{what} at {place}: {number(values[0])} against {number(values[1])}"
+                    return contradicted(said, Relation(left, "==", right), point, values)
             if not is_zero(left - right):
                 raise ValueError(f"Expected sympy to prove what agrees numerically: {what} for {steps} steps.")
         return None
@@ -396,11 +356,6 @@ class Uncheckable(Statement):
 
     text: str
     reason: Reason
-
-    @property
-    def expressions(self) -> tuple[sympy.Basic, ...]:
-        """The empty tuple."""
-        return ()
 
     def said(self, latex: bool) -> str:
         """The statement as printed."""

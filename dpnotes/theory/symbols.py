@@ -13,10 +13,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 import sympy
 from numpy.typing import NDArray
+from sympy.printing.latex import tex_greek_dictionary
 from sympy.tensor.indexed import Indexed, IndexedBase
 
 from dpnotes.theory.units import NONE, Unit
 from dpnotes.util import validate
+
+tex_greek_dictionary["epsilon"] = r"\varepsilon"  # the one sign of texts, pictures and formulas; sympy's is \epsilon
 
 
 @dataclass(frozen=True)
@@ -241,12 +244,8 @@ def _write_out(expression: sympy.Basic) -> sympy.Basic:
         return expression
     if isinstance(expression, sympy.Sum):
         ((index, low, high),) = expression.limits
-        return sympy.Add(
-            *(
-                _write_out(expression.function.xreplace({index: sympy.Integer(v)}))
-                for v in range(int(low), int(high) + 1)
-            )
-        )
+        values = (sympy.Integer(value) for value in range(int(low), int(high) + 1))
+        return sympy.Add(*(_write_out(expression.function.xreplace({index: value})) for value in values))
     return expression.func(*(_write_out(argument) for argument in expression.args))
 
 
@@ -268,8 +267,7 @@ def symbols_of(*expressions: sympy.Basic) -> list[PaperSymbol]:
     """
     found: dict[str, PaperSymbol] = {}
     for expression in expressions:
-        atoms = [a for a in expression.atoms(sympy.Symbol)]
-        for symbol in atoms:
+        for symbol in expression.atoms(sympy.Symbol):
             if not isinstance(symbol, PaperSymbol):
                 raise ValueError(f"Expected symbols of a paper, got the bare symbol {symbol}.")
             other = found.setdefault(symbol.name, symbol)

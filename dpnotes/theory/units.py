@@ -4,6 +4,7 @@ Two base units are enough for optimisation: the loss `[F]` and the length `[x]` 
 `F/x`, a smoothness constant `F/x^2`, a probability or a number of examples has no unit.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -77,12 +78,7 @@ def unit_of(expression: sympy.Basic) -> Unit | None:
         return expression.unit  # type: ignore[attr-defined]
     if isinstance(expression, sympy.Mul):
         units = [unit_of(argument) for argument in expression.args]
-        product = NONE
-        for unit in units:
-            if unit is None:
-                return None
-            product = product * unit
-        return product
+        return None if None in units else math.prod(units, start=NONE)  # type: ignore[arg-type]
     if isinstance(expression, sympy.Pow):
         base, exponent = expression.args
         _require_none(exponent, expression)
@@ -92,18 +88,14 @@ def unit_of(expression: sympy.Basic) -> Unit | None:
         if not isinstance(exponent, sympy.Rational):
             raise UnitsDiffer(f"Expected {base} without unit under the power {exponent}, got {unit}.")
         return unit ** Fraction(int(exponent.p), int(exponent.q))
-    if isinstance(expression, sympy.Sum):
-        return unit_of(expression.function)
-    if isinstance(expression, sympy.Abs):
+    if isinstance(expression, sympy.Sum | sympy.Abs):
         return unit_of(expression.args[0])
     if isinstance(expression, sympy.Add | sympy.Max | sympy.Min | sympy.Piecewise | sympy.core.relational.Relational):
         terms = [p[0] for p in expression.args] if isinstance(expression, sympy.Piecewise) else list(expression.args)
         units = {str(term): unit for term in terms if (unit := unit_of(term)) is not None}
         if len(set(units.values())) > 1:
-            listed = ", ".join(
-                f"{term}: {unit}" for term, unit in sorted(units.items(), key=lambda p: (len(p[0]), p[0]))
-            )
-            raise UnitsDiffer(f"Expected equal units in {expression}, got {listed}.")
+            listed = [f"{term}: {units[term]}" for term in sorted(units, key=lambda term: (len(term), term))]
+            raise UnitsDiffer(f"Expected equal units in {expression}, got {', '.join(listed)}.")
         return next(iter(units.values()), None)
     for argument in expression.args:
         _require_none(argument, expression)

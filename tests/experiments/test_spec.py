@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpnotes.experiments.spec import Decision, Experiment, Spec, canonical_json
+from dpnotes.experiments.spec import Experiment, Spec, canonical_json
 
 
 def spec(paper: str = "toy", name: str = "mean", profile: str = "quick", **parameters) -> Spec:
@@ -55,15 +55,13 @@ def test_names_profile_and_data_are_part_of_the_identity_and_what_only_the_rule_
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (float("nan"), r"Expected parameters.a=nan to be finite"),
-        ([1, {"b": float("inf")}], r"Expected parameters.a\[1\].b=inf to be finite"),
-        (np.float64(1.0), r"Expected parameters.a to be JSON \(scalars, lists and dicts\), got float64"),
-        ((1, 2), r"Expected parameters.a to be JSON .*, got tuple"),
-        ({1: 2}, r"Expected the keys of parameters.a to be strings, got 1"),
+        (float("nan"), "Out of range float values"),
+        ([1, {"b": float("inf")}], "Out of range float values"),
+        (np.int64(1), "Object of type int64 is not JSON"),
     ],
 )
-def test_what_is_no_json_is_refused_with_its_place(value, message: str):
-    with pytest.raises((TypeError, ValueError), match=message):
+def test_what_is_no_json_is_refused(value, message: str):
+    with pytest.raises((TypeError, ValueError), match=f"Expected parameters to be JSON: {message}"):
         spec(a=value)
 
 
@@ -78,7 +76,7 @@ def test_a_spec_is_its_text_whatever_becomes_of_the_callers_dict():
     assert canonical_json({"a": "é"}) == '{"a":"\\u00e9"}'
 
 
-def test_bad_specs_rules_and_verdicts_are_named():
+def test_bad_specs_and_rules_are_named():
     for names, message in (
         (("Toy", "mean", "quick"), "Expected paper='Toy' to be lower-case"),
         (("toy", "a.b", "quick"), "Expected experiment='a.b' to be lower-case"),
@@ -91,5 +89,3 @@ def test_bad_specs_rules_and_verdicts_are_named():
             experiment(decision_rule=rule)
     with pytest.raises(ValueError, match="Expected the spec of toy.median.quick, got that of toy.mean.quick"):
         replace(experiment(), name="median")
-    with pytest.raises(ValueError, match="Expected verdict='maybe' to be one of: reproduced, not reproduced, undecid"):
-        Decision("maybe", "who knows")  # type: ignore[arg-type]

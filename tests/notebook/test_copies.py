@@ -124,11 +124,27 @@ def test_a_copy_whose_original_is_gone_stays_until_all_are_renewed(repository: P
     call("mine", "--copy-only")
     before = (tmp_path / "mine/rates.ipynb").read_bytes()
     (repository / "notebooks/rates.ipynb").unlink()
-    call("mine", "--copy-only")
+    assert "rates.ipynb" in copies.copy_to(Path("mine")).older
     assert (tmp_path / "mine/rates.ipynb").read_bytes() == before
     call("mine", "--copy-only", "--fresh")
     (backup,) = (tmp_path / "mine").glob("backup_*")
     assert not (tmp_path / "mine/rates.ipynb").exists() and contents(backup)["rates.ipynb"] == before
+
+
+def test_a_copy_whose_original_moved_is_kept_beside_the_new_one(repository: Path, tmp_path: Path):
+    call("mine", "--copy-only")
+    old, new = tmp_path / "mine/rates.ipynb", tmp_path / "mine/evidence/rates.ipynb"
+    old.write_text(MINE)
+    (repository / "notebooks/evidence").mkdir()
+    original = repository / "notebooks/rates.ipynb"
+    (repository / "notebooks/evidence/rates.ipynb").write_text(original.read_text().replace("../docs", "../../docs"))
+    original.unlink()
+    done = copies.copy_to(Path("mine"))
+    assert done.added == ("evidence/rates.ipynb",) and "rates.ipynb" in done.older
+    assert old.read_text() == MINE and b"[docs/page.md](../docs/page.md)" in new.read_bytes()
+    call("mine", "--copy-only", "--fresh")
+    (backup,) = (tmp_path / "mine").glob("backup_*")
+    assert not old.exists() and new.exists() and (backup / "rates.ipynb").read_text() == MINE
 
 
 @pytest.mark.parametrize("damage", ["", "{}", None])
@@ -251,7 +267,8 @@ def test_control_a_link_that_leads_nowhere_is_seen():
 
 def test_the_links_of_the_real_notebooks_and_pages_lead_to_copies():
     made = copies.originals()
-    assert {path.name for path in (ROOT / "notebooks").glob("*.ipynb")} <= made.keys() and "docs/theory.md" in made
+    named = {path.relative_to(ROOT / "notebooks").as_posix() for path in copies.notebooks()}
+    assert named <= made.keys() and "docs/theory.md" in made
     assert not broken(made)
 
 

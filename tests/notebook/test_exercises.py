@@ -18,12 +18,12 @@ import pytest
 import torch
 
 import dpnotes.exercises
-from dpnotes.notebook import handout
+from dpnotes.notebook import copies, handout
 from dpnotes.notebook.teaching import Exercise, near
 from dpnotes.solutions import Solution
 
 ROOT = Path(__file__).parents[2]
-NOTEBOOKS = {path.stem: nbformat.read(path, as_version=4) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
+NOTEBOOKS = {path.stem: nbformat.read(path, as_version=4) for path in copies.notebooks()}
 MODULES = [name for _, name, _ in pkgutil.iter_modules(dpnotes.exercises.__path__)]
 ASKED = {
     (module, name): one

@@ -19,8 +19,9 @@ from dpnotes.notebook.write import environment, execute
 from tests.notebook.test_exercises import ASKED, SOLUTIONS, planted, readable
 
 ROOT = Path(__file__).parents[2]
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SOURCES = ["from dpnotes.exercises.rates import crossing", "crossing", "answer = ...\ncrossing.check(answer)", "1 + 1"]
+NOTEBOOKS = copies.notebooks()
+NAMED = [name for name in copies.originals() if name.endswith(".ipynb")]
 
 
 def notebook(sources: list[str] = SOURCES, tagged: str = "crossing.check") -> NotebookNode:
@@ -109,11 +110,11 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_a_full_handout_has_every_solution_for_teachers_and_none_for_students(written: Path):
     said = json.loads((written / "said.json").read_text())
-    assert [line.partition(":")[0] for line in said[:-1]] == [path.name for path in NOTEBOOKS], "a line a notebook"
+    assert [line.partition(":")[0] for line in said[:-1]] == [*NAMED], "a line a notebook"
     shown, originals = [], copies.originals()
-    for path in NOTEBOOKS:
-        for_students, for_instructor = (read(written / reader / path.name) for reader in ("students", "instructor"))
-        original = nbformat.reads(originals[path.name].decode(), as_version=4)
+    for name in NAMED:
+        for_students, for_instructor = (read(written / reader / name) for reader in ("students", "instructor"))
+        original = nbformat.reads(originals[name].decode(), as_version=4)
         graded = [cell for cell in for_students.cells if not cell.metadata.get("nbgrader", {}).get("grade")]
         assert sources(original) == [cell.source for cell in graded]
         assert planted(readable(for_students), []) == []
@@ -196,7 +197,7 @@ def misnamed(page: str, headings: dict[str, list[str]], exercises: dict[str, lis
     """Return sections and exercises that a syllabus names and its notebooks lack, row by row."""
     found = []
     for row in re.findall(r"^\|.*notebooks/.*$", page, re.MULTILINE):
-        parts = re.findall(r"notebooks/(\w+)\.ipynb\)([^\[|]*)", row)
+        parts = re.findall(r"(?:notebooks|evidence)/(\w+)\.ipynb\)([^\[|]*)", row)
         for name, sections in parts:
             named = re.findall(r"\*([^*]+)\*", sections)
             found += [f"{name}: {section}" for section in named if section not in headings.get(name, [])]

@@ -2,15 +2,15 @@
 
 import copy
 import re
-from pathlib import Path
 
 import nbformat
 import pytest
 
+from dpnotes.notebook import copies
 from dpnotes.notebook.handout import exercises
 from dpnotes.notebook.write import LARGEST, WIDGET, execute, to_text, violations
 
-NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = copies.notebooks()
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)

@@ -29,9 +29,12 @@ def test_nothing_runs_before_a_prediction_is_recorded():
     assert not ran and asked.data is None and asked.error == "First choose what you expect."
     asked.controls["prediction"].value = "yes & no"
     assert not ran, "choosing is not yet recording"
+    assert asked.readout.value == "The picture appears when you press “Record my prediction and run”."
     asked.explorer.run_button.click()
     assert ran and asked.data == {"sum": 4, "prediction": "yes & no"}
     assert asked.readout.value == "You expected “yes &amp; no”: right. It is. It is 4."
+    asked.controls["prediction"].value = "no"
+    assert asked.readout.value == "The picture follows when you press “Record my prediction and run”."
 
 
 def test_a_wrong_prediction_is_told_why():
@@ -118,4 +121,4 @@ def test_a_number_is_not_broken_at_its_hyphen_and_an_address_is_left_alone():
     rows = [["5.6e-05 (2018-06-14)", "https://example.org/2018-06-14/x"], ["a-1", "$10^{-2}$"]]
     shown = Table(["", ""], rows)
     whole = re.findall(r'<span style="white-space: nowrap">(.*?)</span>', shown._repr_html_())
-    assert whole == ["5.6e-05", "2018-06-14"]
+    assert whole == ["5.6 · 10<sup>−5</sup>", "2018-06-14"]

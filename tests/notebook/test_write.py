@@ -1,12 +1,14 @@
 """The notebook writer: stored outputs, refusals, nbval's comparison, and the run as another processor."""
 
 import json
+import os
 from pathlib import Path
 
 import nbformat
 import pytest
 
 from dpnotes.experiments import provenance
+from dpnotes.notebook import copies
 from dpnotes.notebook.write import differences, main, tidy
 from tests.drawing import drawn
 from tests.nbval_run import nbval
@@ -150,9 +152,22 @@ def test_pictures_and_readouts_are_not_compared(written: Path):
         assert other != run and len([*differences(run, other)]) == differ
 
 
+@pytest.mark.parametrize("load", [0.0, 3.0])
+def test_a_stated_run_time_is_measured_on_an_idle_machine(tmp_path: Path, monkeypatch, capsys, load: float):
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, load, load))
+    path, sentence = tmp_path / "timed.ipynb", "Running all cells takes about {} on one processor core."
+    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(sentence.format("2 hours"))])
+    made.cells.append(nbformat.v4.new_code_cell("import time; time.sleep(0.1)"))
+    nbformat.write(made, path)
+    assert main(["--time", str(path)]) == (load > 1)
+    words = "2 hours" if load else "10 seconds"
+    assert nbformat.read(path, as_version=4).cells[0].source == sentence.format(words)
+    assert ("a load of 3.0" in capsys.readouterr().err) == (load > 1)
+
+
 @pytest.mark.slow
 @elsewhere
 @pytest.mark.timeout(1800)
 def test_two_stored_notebooks_hold_on_another_processor(capsys):
-    chosen = drawn((str(path) for path in (ROOT / "notebooks").glob("*.ipynb")), 2)
+    chosen = drawn(map(str, copies.notebooks()), 2)
     assert main(["--as-another-processor", *chosen]) == 0, capsys.readouterr().err

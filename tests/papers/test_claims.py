@@ -493,7 +493,7 @@ def counts() -> str:
     confirmed = sum(kinds[kind] for kind in CONFIRMING) - conditional
     listed = ", ".join(f"{severities[severity]} {severity}" for severity in Severity if severity != Severity.PRIVACY)
     return (
-        f"Of {kinds.total()} claims {confirmed} are confirmed, {conditional} confirmed only given a claim that falls, "
+        f"Of {kinds.total()} claims {confirmed} are confirmed, {conditional} confirmed only given a refuted claim, "
         f"{kinds[Kind.RESTATED]} restated (compared with the same formula, which proves nothing), "
         f"{kinds[Kind.NOT_CHECKABLE]} not checkable, and the others have an erratum. Privacy breaks in "
         f"{len(mechanisms(papers.claims()))} mechanisms, by {severities[Severity.PRIVACY]} misprints; the other errata "

@@ -26,7 +26,6 @@ from dpnotes.privacy.accounting import (
     _divergence,
     _renyi,
     account,
-    epsilon_to_rho,
     rho_to_epsilon,
 )
 from dpnotes.privacy.events import Event, to_dp_event
@@ -58,10 +57,6 @@ def exact_delta(epsilon: float, mu: float) -> mpmath.mpf:
 def test_published_values_of_zcdp(rho, delta, conversion, epsilon, digits):
     assert round(rho_to_epsilon(rho, delta, conversion), digits) == epsilon
     assert round(rho_to_epsilon(rho * 1.01, delta, conversion), digits) != epsilon, "control"
-
-
-def test_the_budget_of_the_paper():
-    assert round(epsilon_to_rho(4.0, 1e-8, "classic"), 7) == 0.1963519
 
 
 def poisson(multiplier: float, rate: float, count: int, relation: Relation = ADD_OR_REMOVE) -> list[Event]:

@@ -398,11 +398,6 @@ def test_the_bound_of_one_run_is_where_the_p_value_reaches_the_level():
     assert one_run(coins, -guesses, delta=1e-5, relation=ZERO_OUT).epsilon == 0.0
 
 
-def test_a_guess_that_is_none_is_refused_among_others_that_are():
-    with pytest.raises(ValueError, match="guesses to be 1, 0 or -1"):
-        one_run(torch.tensor([True, False, True]), torch.tensor([1, -1, 2]), delta=0.0, relation=Relation.ZERO_OUT)
-
-
 def test_two_scores_a_side_are_enough_to_choose_and_to_count():
     scores = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.5])
     assert from_scores(*scores, delta=0.0, relation=Relation.ZERO_OUT).runs == 2
@@ -430,14 +425,9 @@ def test_guesses_go_to_the_ends():
             "Expected hits=11.0 to be a whole",
         ),
         (lambda: epsilon_from_counts(1, 10, 0.5, 10, delta=0.0, level=0.1), "Expected false_hits=0.5"),
-        (
-            lambda: epsilon_from_counts(1, 10, math.nan, 10, delta=0.0, level=0.1),
-            "Expected false_hits=nan",
-        ),
         (lambda: epsilon_from_counts(1, 10, 0, 10, delta=1.0, level=0.1), "Expected 0 <= delta=1.0 < 1"),
         (lambda: epsilon_from_counts(1, 10, 0, 10, delta=-0.1, level=0.1), "Expected delta=-0.1 >= 0"),
         (lambda: epsilon_from_counts(1, 10, 0, 10, delta=0.1, level=0.0), "Expected 0 < level=0.0 < 1"),
-        (lambda: from_scores(torch.ones(1), torch.ones(9), delta=0.1, relation=ZERO_OUT), "Expected num_scores=1 >= 2"),
         (
             lambda: from_scores(torch.tensor([1, math.nan]), torch.ones(9), delta=0.1, relation=ZERO_OUT, threshold=0),
             "without NaN",
@@ -447,7 +437,6 @@ def test_guesses_go_to_the_ends():
             "Expected scores of shape",
         ),
         (lambda: power(1.5, 0.1, 10, epsilon=1.0, delta=0.1), "Expected hit_rate=1.5 and"),
-        (lambda: power(0.5, 0.1, 10, epsilon=math.inf, delta=0.1), "Expected epsilon=inf to be finite"),
         (
             lambda: runs_for_power(0.2, 0.2, epsilon=1.0, delta=0.0, most=64),
             "Expected most=64 runs to refute epsilon=1",
@@ -469,7 +458,6 @@ def test_guesses_go_to_the_ends():
         (lambda: MixturePair(np.ones((2, 1)), np.ones((2, 1)), 0.0), "Expected std=0.0 > 0"),
         (lambda: MixturePair(np.array([[math.nan], [1]]), np.ones((2, 1)), 1.0), "Expected included to be finite"),
         (lambda: ScaledPair(torch.zeros(2), (1.0, 2.0)), "Expected means \\(2,\\) to be \\(2, outputs\\), and finite"),
-        (lambda: ScaledPair(torch.full((2, 1), math.nan), (1.0, 2.0)), "and finite"),
         (lambda: ScaledPair(torch.zeros(2, 1), (1.0, 0.0)), "Expected std_without=0.0 > 0"),
         (lambda: ScaledPair(torch.zeros(2, 1), (1.0, 1.0)), "Expected stds=\\(1.0, 1.0\\) to differ"),
         (

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from dpnotes.core import Ledger, Relation, Request, Sampling, Sensitive
+from dpnotes.core import Ledger, Request, Sampling
 from dpnotes.guarantees import CombinationError
 from dpnotes.privacy import discrete
 from dpnotes.privacy.accounting import account
@@ -18,14 +18,9 @@ from dpnotes.privacy.discrete import DiscreteGaussian, _measurement
 from dpnotes.privacy.events import events_of
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.random.streams import Streams
+from tests.privacy.test_privacy import request
 
 GRID = 2.0**-6
-
-
-def request(value: Tensor, noise_std: float, sensitivity: float = 1.0, active: bool = True) -> Request:
-    runs = torch.ones(len(value), dtype=torch.float64)
-    answer = Sensitive(value, sensitivity * runs, Relation.ZERO_OUT, "proved")
-    return Request(answer, noise_std * runs, torch.zeros(len(value), dtype=torch.int64), active & runs.bool())
 
 
 def released(mechanism, asked: Request) -> Tensor:

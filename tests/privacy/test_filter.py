@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Request, Sampling, Sensitive, Status
+from dpnotes.core import FRESH, WHOLE, Ledger, Sampling, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.privacy import schedules
 from dpnotes.privacy.filter import Filter, Spent
-from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.noise import TOLERANCE, FixedNoise, LossAdaptiveNoise
 from dpnotes.problems.quadratics import Quadratic
 from dpnotes.random.streams import Streams
@@ -94,8 +93,6 @@ def test_no_sequence_of_requests_overspends(requests, limit):
     ("make", "message"),
     [
         (lambda: Filter(budget(1.0, -0.5)), "Expected budget=-0.5 >= 0"),
-        (lambda: Filter(budget(math.nan)), "Expected budget=nan >= 0"),
-        (lambda: Filter(budget(1.0), -1e-9), "Expected tolerance=-1e-09 >= 0"),
         (lambda: Filter(budget(1.0), 0.5), "Expected tolerance=0.5 <= 1e-06: it is for rounding"),
         (lambda: Filter(torch.ones(2, 1)), r"Expected a budget of shape \(runs,\), got \(2, 1\)"),
         (lambda: Spent(budget(-1.0), budget(0.0)), "Expected reused=-1.0 >= 0 and fresh=0.0 >= 0"),
@@ -230,17 +227,3 @@ def test_restoring_a_belief_does_not_move_the_meter_back():
     _, one = oracle.estimate(rolled_back, x, streams, YES)
     _, other = oracle.estimate(again, x, streams, YES)
     assert not torch.equal(one.gradient, other.gradient), "and no noise is drawn twice"
-
-
-def test_a_mechanism_quotes_what_it_charges():
-    for multiplier in (0.3, 1.0, 7.0):
-        answer = Sensitive(torch.zeros(1, 1), budget(0.5), Relation.ZERO_OUT, "proved")
-        release = Request(answer, budget(0.5 * multiplier), torch.tensor([0]), YES)
-        _, _, price = Gaussian().release(torch.zeros(1, 0), release, Streams.of(0, ["a"]))
-        assert torch.equal(price.rho(), Gaussian().cost(torch.zeros(1, 0), budget(multiplier)))
-
-
-def test_a_spent_amount_is_a_state():
-    spent = Spent(budget(1.0, 2.0), budget(0.5, 0.0))
-    back = restore(spent, flatten(spent))
-    assert torch.equal(back.total, budget(1.5, 2.0))

@@ -65,21 +65,7 @@ def test_corrections_have_their_own_verdicts(stored: Path):
         assert verdicts.of_correction(wrong) == WRONG
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "{",
-        "[]",
-        "null",
-        '{"key": "KEY"}',
-        '{"key": "KEY", "verdicts": 3}',
-        '{"key": "KEY", "verdicts": {"ID printed": 3}}',
-        '{"key": "KEY", "verdicts": {"ID printed": ["perfect", "no such kind"]}}',
-        '{"key": "KEY", "verdicts": {"ID printed": ["exact"]}}',
-        "\x00\xff",
-    ],
-)
+@pytest.mark.parametrize("content", ["", "[]", '{"key": "KEY", "verdicts": {"ID printed": ["exact"]}}', "\x00\xff"])
 def test_a_damaged_file_only_costs_time(stored: Path, content: str):
     (claim,) = papers.claims(f"{PAPER}.lemmaC.3")
     stored.parent.mkdir()

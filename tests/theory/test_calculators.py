@@ -12,8 +12,6 @@ from dpnotes.theory.calculators import (
     Measure,
     Output,
     Role,
-    accuracies,
-    evaluations,
     parameters,
     sample_sizes,
 )
@@ -55,7 +53,6 @@ def test_the_first_set_of_constants_is_the_default():
     ("calculator", "arguments", "error", "message"),
     [
         (SETS, {"x": 1.0, "n": 1, "constants": "two"}, ValueError, "constants='two' to be one of: paper, corrected"),
-        (SETS, {"x": 1.0, "n": 1, "constants": 2.0}, ValueError, "constants=2.0 to be one of: paper, corrected, one"),
         (PLAIN, {"x": 1.0, "n": 1, "constants": "one"}, TypeError, r"Expected the arguments x, n: unknown constants\."),
         (SETS, {"constants": "one"}, TypeError, r"Expected the arguments x, n: missing x, n\."),
         (PLAIN, {"x": 1.0, "m": 1}, TypeError, r"missing n; unknown m\."),
@@ -63,7 +60,6 @@ def test_the_first_set_of_constants_is_the_default():
         (PLAIN, {"x": -1.0, "n": np.array([1, 2])}, ValueError, r"Expected x=-1.0 > 0\."),
         (PLAIN, {"x": float("nan"), "n": 1}, ValueError, r"Expected x=nan to be finite\."),
         (PLAIN, {"x": True, "n": 1}, TypeError, "Expected x=True to be a real number"),
-        (PLAIN, {"x": None, "n": 1}, TypeError, "Expected x=None to be a real number"),
         (PLAIN, {"x": np.array(["a"]), "n": 1}, TypeError, "to be a real number or an array of them"),
         (PLAIN, {"x": np.ones(2), "n": np.ones(3)}, TypeError, r"Expected arrays that broadcast, got x of \(2,\), n"),
     ],
@@ -193,19 +189,7 @@ def test_an_accuracy_needs_a_measure():
         Output("alpha", Role.ACCURACY)
     with pytest.raises(ValueError, match="Expected a measure of an accuracy, and of nothing else"):
         Output("n", Role.SAMPLE_SIZE, Measure.GOLDSTEIN)
-    made = {
-        **accuracies(Measure.GOLDSTEIN, a="one"),
-        **sample_sizes(n="two"),
-        **evaluations(T="three"),
-        **parameters(p="four"),
-    }
-    assert [output.role for output in made.values()] == list(Role)
-    assert [str(output) for output in made.values()] == [
-        "one [accuracy: Goldstein stationarity for the population]",
-        "two [sample size]",
-        "three [evaluations]",
-        "four",
-    ]
+    assert [str(one(a="four")["a"]) for one in (sample_sizes, parameters)] == ["four [sample size]", "four"]
 
 
 def test_a_constant_that_no_proof_gives_has_an_error_of_its_own():

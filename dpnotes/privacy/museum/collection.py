@@ -182,6 +182,8 @@ def _trees() -> tuple[Exhibit, ...]:
 def _sampling() -> tuple[Exhibit, ...]:
     """The exhibits of sampling and its accountant."""
     rate, others = 0.25, 15
+    batch = {"rate": rate, "batch_size": 4, "noise_multiplier": 1.0}
+    absent, present = numbers(*[-1] * others, math.nan), numbers(*[-1] * others, 1)
     return (
         Exhibit(
             name="batch divided by its realised size",
@@ -191,13 +193,7 @@ def _sampling() -> tuple[Exhibit, ...]:
             line="size = batch_size",
             instead="size = chosen.sum(1).clamp_min(1)",
             claim=_poisson(rate, 1.0, 1e-3),
-            setting=Setting(
-                numbers(*[-1] * others, math.nan),
-                numbers(*[-1] * others, 1),
-                1,
-                {"rate": rate, "batch_size": 4, "noise_multiplier": 1.0},
-                _batches_of_equals(others, rate),
-            ),
+            setting=Setting(absent, present, 1, batch, _batches_of_equals(others, rate)),
         ),
         Exhibit(
             name="sampling without its accountant",
@@ -208,11 +204,7 @@ def _sampling() -> tuple[Exhibit, ...]:
             instead="chosen = ~values.isnan()",
             claim=_poisson(0.1, 1.0, 1e-5),
             setting=Setting(
-                numbers(math.nan),
-                numbers(1),
-                1,
-                {"rate": 0.1, "batch_size": 1, "noise_multiplier": 1.0},
-                _batches_of_equals(0, 0.1),
+                numbers(math.nan), numbers(1), 1, batch | {"rate": 0.1, "batch_size": 1}, _batches_of_equals(0, 0.1)
             ),
         ),
         Exhibit(
@@ -232,6 +224,7 @@ def _bounds() -> tuple[Exhibit, ...]:
     """The exhibits of bounds and failures that are taken for granted."""
     failure, low = 0.05, 0.06
     high = failure + math.exp(2.0) * low
+    coins = _cuts(low - failure, low, high, high + failure)
     return (
         Exhibit(
             name="bound measured and not enforced",
@@ -263,12 +256,6 @@ def _bounds() -> tuple[Exhibit, ...]:
             line="probability = low + (high - low) * values[:, 0]",
             instead="probability = low + (high - low) * values[:, 0] + delta * (2 * values[:, 0] - 1)",
             claim=Guarantee(2.0, 2 * failure, Relation.REPLACE_ONE, "(epsilon, 2 delta), Theorem 3.3 as printed"),
-            setting=Setting(
-                numbers(0),
-                numbers(1),
-                1,
-                {"epsilon": 2.0, "delta": failure, "low": low},
-                _cuts(low - failure, low, high, high + failure),
-            ),
+            setting=Setting(numbers(0), numbers(1), 1, {"epsilon": 2.0, "delta": failure, "low": low}, coins),
         ),
     )

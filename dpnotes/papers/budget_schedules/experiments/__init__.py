@@ -1,9 +1,9 @@
 """The experiments of Hong, Wang and Zhou (2022): Figure 1, and what its theory predicts, exactly and in training."""
 
-from dpnotes.experiments import answering, wanting
+from dpnotes.experiments import answering
 from dpnotes.papers.budget_schedules.experiments import erub_gain, influence, mnist35, momentum, quadratic, subsampled
 from dpnotes.papers.budget_schedules.experiments.answers import ANSWERS
 from dpnotes.papers.budget_schedules.experiments.costs import COSTS
 
 _STUDIES = (influence, mnist35, momentum, subsampled, quadratic, erub_gain)
-EXPERIMENTS = answering(wanting([study.EXPERIMENT for study in _STUDIES], COSTS), ANSWERS)
+EXPERIMENTS = answering((study.EXPERIMENT for study in _STUDIES), ANSWERS, COSTS)

@@ -1,6 +1,6 @@
 """The experiments of Avdiukhin et al. (2024): saddles, and networks on images and text."""
 
-from dpnotes.experiments import answering, wanting
+from dpnotes.experiments import answering
 from dpnotes.papers.noisy_sgd.experiments import (
     appendix_c,
     escape,
@@ -14,6 +14,6 @@ from dpnotes.papers.noisy_sgd.experiments import (
 from dpnotes.papers.noisy_sgd.experiments.answers import ANSWERS
 from dpnotes.papers.noisy_sgd.experiments.costs import COSTS
 
-_SADDLES = [study.EXPERIMENT for study in (escape, slopes, fraction, lemma_3_2, appendix_c)]
-_NETWORKS = [*images.EXPERIMENTS, *finetuning.EXPERIMENTS, pretraining.EXPERIMENT]
-EXPERIMENTS = answering(wanting([*_SADDLES, *_NETWORKS], COSTS), ANSWERS)
+_SADDLES = (escape, slopes, fraction, lemma_3_2, appendix_c)
+_NETWORKS = (*images.EXPERIMENTS, *finetuning.EXPERIMENTS, pretraining.EXPERIMENT)
+EXPERIMENTS = answering((*(study.EXPERIMENT for study in _SADDLES), *_NETWORKS), ANSWERS, COSTS)

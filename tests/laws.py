@@ -53,6 +53,7 @@ from dpnotes.privacy.schedules import uniform
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.random.streams import Streams
+from dpnotes.train.optimiser import Optimised
 from dpnotes.util.states import flatten, map_state
 
 DIM, N, STEPS = 3, 20, 5
@@ -708,6 +709,10 @@ def asking(make: Factory) -> None:
 
 
 # ---------------------------------------------------------------- laws of methods
+def _halving(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
+    return torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+
+
 def steps_of(method: Any, problem: Any, streams: Streams, runs: int, change: Any = None) -> list[tuple[Any, Estimate]]:
     """Return all steps of a method on SPIDER whose mechanism releases noise alone, until no run has budget left."""
     budget = torch.tensor([1.0, 0.4, 0.7] * 9, dtype=torch.float64)[:runs]
@@ -922,6 +927,12 @@ MECHANISMS: dict[type, dict[str, Factory]] = {
     BandedSquareRoot: {"banded": lambda: BandedSquareRoot(CALLS, 3)},
 }
 METHODS: dict[type, dict[str, Factory]] = {
+    Optimised: {
+        "AdamW": lambda: Optimised(torch.optim.AdamW, [torch.Size([DIM])], 40),
+        "momentum": lambda: Optimised(
+            lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), [torch.Size([DIM])], 40, _halving
+        ),
+    },
     Descent: {"plain": lambda: Descent(torch.tensor([0.1, 0.2])), "momentum": lambda: Descent(0.1, 0.9)},
     StochasticSpider: {
         name: partial(StochasticSpider, 30, 0.1, 5.0, 3.0, 0.3, as_printed)

@@ -124,7 +124,7 @@ def _kept(given: Tensor, mask: Tensor) -> Tensor:
 
 
 def _dropout(code: fx.GraphModule, node: fx.Node) -> tuple[fx.Node, float, int] | None:
-    """What a node drops, with which share (0: nothing) and how many axes together; None for no dropout."""
+    """The node whose result is dropped, the share (0: nothing) and the number of axes together; None for no dropout."""
     if node.op == "call_module":
         layer = code.get_submodule(str(node.target))
         if not drops(layer):

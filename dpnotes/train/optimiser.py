@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from dpnotes.core import Estimate, Oracle
+from dpnotes.methods.descent import Descent
 from dpnotes.methods.step import arrive, ask
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
@@ -154,6 +155,46 @@ class Optimised:
     def output(self, state: OptimisedState) -> Tensor:
         """The last iterate, `(runs, dim)`."""
         return state.x
+
+
+@checked
+def method_of(
+    module: nn.Module,
+    num_steps: AtLeastOne,
+    step_size: float | Tensor | None,
+    momentum: float = 0.0,
+    optimizer: MakesOptimiser | None = None,
+    schedule: MakesSchedule | None = None,
+) -> "Descent | Optimised":
+    """The method of a training: descent with a step size, or an optimiser of torch.
+
+    Args:
+      module: the network whose trainable parameters move.
+      num_steps: the length of the training.
+      step_size: as `Descent`, at most one per step; None with an optimizer.
+      momentum: as `Descent`; 0 with an optimizer.
+      optimizer: as `Optimised`; None with a step size.
+      schedule: as `Optimised`, for an optimizer.
+
+    Raises:
+      ValueError: for neither or both of step size and optimizer, or arguments of the other one.
+
+    Example:
+      >>> method_of(nn.Linear(2, 1), 10, None, optimizer=torch.optim.Adam).settings()["optimizer"]
+      'Adam'
+    """
+    if optimizer is None and step_size is not None:
+        if schedule is not None:
+            raise ValueError("Expected schedule to go with an optimizer: a step_size may be one number per step.")
+        if isinstance(step_size, Tensor) and step_size.dim() == 1 and len(step_size) > num_steps:
+            raise ValueError(f"Expected step_size of {len(step_size)} entries to have at most {num_steps}.")
+        return Descent(step_size, momentum)
+    if optimizer is None or step_size is not None:
+        raise ValueError("Expected either step_size= or optimizer=, and not both.")
+    if momentum:
+        raise ValueError(f"Expected momentum={momentum!r} to be an argument of the optimizer.")
+    shapes = [parameter.shape for parameter in module.parameters() if parameter.requires_grad]
+    return Optimised(optimizer, shapes, num_steps, schedule)
 
 
 class _Live:

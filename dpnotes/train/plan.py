@@ -4,27 +4,25 @@ import copy
 import math
 import secrets
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from dpnotes.core import Guarantee, Relation, Sampling
 from dpnotes.guarantees import STATISTICS_WITHOUT_NOISE, as_json, from_json, together
-from dpnotes.methods.descent import Descent
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.privacy.events import clipped_sensitivity
 from dpnotes.privacy.mechanisms import Exact, Gaussian
-from dpnotes.problems.augmentation import Transform
-from dpnotes.problems.modules import Loss, ModuleProblem
+from dpnotes.problems.modules import ModuleProblem
 from dpnotes.problems.rows import as_examples
 from dpnotes.random.streams import Streams
 from dpnotes.train.loop import Checkpoint, Evaluation, Training, train
 from dpnotes.train.noise import NoiseChoice, calibrated_noise, no_noise
-from dpnotes.train.optimiser import MakesOptimiser, MakesSchedule, Optimised
+from dpnotes.train.optimiser import MakesOptimiser, method_of
+from dpnotes.train.options import TrainingOptions
 from dpnotes.util import validate
 from dpnotes.util.validate import AtLeastOne, Positive, PositiveOrInfinite, Probability, checked
 
@@ -44,35 +42,6 @@ class Trained:
     module: nn.Module
     guarantee: Guarantee
     training: Training
-
-
-class TrainingOptions(TypedDict, total=False):
-    """The arguments of `TrainingPlan.train` that few trainings need.
-
-    Args:
-      loss: "cross-entropy", or a function of outputs and labels to `(batch,)` losses.
-      example: inputs and label of a public example, `(1, ...)` each, on which the network is tried out; or None.
-      vouched: layer classes that process each example separately, as you vouch for; the guarantee names them.
-      start_is_public: whether the weights do not depend on these data although a plan trained them (on public data,
-        or on other people's). The guarantee is then that of this training alone.
-      report: called with one line after each evaluation.
-      not_covered: other quantities that depend on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
-      schedule: of `torch.optim.lr_scheduler`, for an `optimizer`, such as `lambda optimizer: StepLR(optimizer, 30)`.
-      transform: a random change of each example of the first input (`ModuleProblem`), by the streams' draws.
-      max_examples_at_once: the largest chunk of a batch that is in memory at once.
-      autocast: `torch.bfloat16`, or None for passes in the parameters' type.
-    """
-
-    loss: Literal["cross-entropy"] | Loss
-    example: tuple[Tensor, ...] | None
-    vouched: tuple[type[nn.Module], ...]
-    start_is_public: bool
-    report: Callable[[str], None] | None
-    not_covered: tuple[str, ...]
-    schedule: MakesSchedule | None
-    transform: Transform | None
-    max_examples_at_once: int | None
-    autocast: torch.dtype | None
 
 
 @checked
@@ -226,12 +195,11 @@ class TrainingPlan:
           ValueError: outside these domains; if a fixed-size plan is for another number of examples; for a checkpoint
             with other settings; for a network that was trained under another neighbouring relation.
         """
-        if (step_size is None) == (optimizer is None):
-            raise ValueError("Expected either step_size= or optimizer=, and not both.")
         device = labels.device if isinstance(labels, Tensor) else next(module.parameters()).device
         inputs, labels = as_examples(inputs, labels, device)
+        method = method_of(module, self.num_steps, step_size, momentum, optimizer, more.pop("schedule", None))
         report, not_covered = more.pop("report", None), more.pop("not_covered", ())
-        start_is_public, schedule = more.pop("start_is_public", False), more.pop("schedule", None)
+        start_is_public = more.pop("start_is_public", False)
         network: Any = more  # what `ModuleProblem` takes, or refuses
         validate.instance(tuple, not_covered=not_covered)  # the letters of a text would be a tuple too
         validate.flag(start_is_public=start_is_public)
@@ -259,7 +227,7 @@ class TrainingPlan:
             start,
             streams,
             evaluation,
-            method=self._method(module, step_size, momentum, optimizer, schedule),
+            method=method,
             checkpoint=checkpoint,
             report=report,
         )
@@ -274,27 +242,6 @@ class TrainingPlan:
         for part in trained.modules():
             vars(part)[_CLAIMS] = remembered
         return Trained(trained, together((*before, guarantee)), training)
-
-    def _method(
-        self,
-        module: nn.Module,
-        step_size: float | Tensor | None,
-        momentum: float,
-        optimizer: MakesOptimiser | None,
-        schedule: MakesSchedule | None,
-    ) -> Descent | Optimised:
-        """The method of a training: descent with a step size, or an optimiser of torch."""
-        if optimizer is not None:
-            if momentum:
-                raise ValueError(f"Expected momentum={momentum!r} to be an argument of the optimizer.")
-            shapes = [parameter.shape for parameter in module.parameters() if parameter.requires_grad]
-            return Optimised(optimizer, shapes, self.num_steps, schedule)
-        if schedule is not None:
-            raise ValueError("Expected schedule to go with an optimizer: a step_size may be one number per step.")
-        assert step_size is not None
-        if isinstance(step_size, Tensor) and step_size.dim() == 1 and len(step_size) > self.num_steps:
-            raise ValueError(f"Expected step_size of {len(step_size)} entries to have at most {self.num_steps}.")
-        return Descent(step_size, momentum)
 
 
 def _remembered(module: nn.Module) -> tuple[str, ...]:

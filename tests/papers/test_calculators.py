@@ -122,7 +122,7 @@ def test_a_scalar_call_does_no_algebra(paper: str):
             except ValueError:  # the numbers are incompatible
                 continue
             calls = python_calls(partial(calculator, **numbers, **named))
-            assert calls["sympy"] == 0 and 0 < calls.total() < 2000, (claim.id, named, calls)
+            assert calls["sympy"] == 0 and 0 < calls.total() < 3000, (claim.id, named, calls)
             assert found and {type(value) for value in found.values()} <= {float, int}, (claim.id, named, found)
             answered.add(claim.id)
     assert answered and {name for name in CHOSEN if name.startswith(f"{paper}.")} <= answered

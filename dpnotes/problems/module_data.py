@@ -1,9 +1,9 @@
 """Inputs and labels of a module, as its passes are given them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -65,7 +65,7 @@ class ModuleData:
     def stand_ins(self) -> Examples:
         """Examples that are none of the data's, or the public one that was given."""
         data = (*self.inputs, self.labels)
-        found = self.example or stand_ins(data)
+        found = self.example or stand_ins(cast("Sequence[Tensor]", data))  # `Rows` has what is asked of a tensor there
         validate.same_length(inputs_and_label=data, example=found)
         for given, tensor in zip(found, data, strict=True):
             if given.shape[1:] != tensor.shape[1:] or given.dtype != tensor.dtype:

@@ -263,7 +263,8 @@ class ModuleProblem:
         self._loss: Loss = nn.functional.cross_entropy if loss == "cross-entropy" else loss  # type: ignore[assignment]
         self._autocast, self._max_examples_at_once = autocast, max_examples_at_once
         self._draws: Draws | None = None
-        self._crops, self._transform = False, transform
+        self._crops = False
+        self._transform: Transform | None = transform
         self.vouched = tuple(kind.__name__ for kind in vouched)
         refuse_by_name(self._module)
         self._data.check()
@@ -540,9 +541,13 @@ class ModuleProblem:
             return None
         if self._draws is None:
             raise ValueError(f"{_UNDRAWN}transforms: ask for `problem.drawing(streams, calls)`.")
-        if self._crops:
-            return partial(cropped, self._draws, run, examples)
-        return partial(transformed, self._draws, run, examples, transform=self._transform)
+        draws, transform = self._draws, self._transform
+
+        def change(inputs: Tensor) -> Tensor:
+            images = cropped(draws, run, examples, inputs) if self._crops else inputs
+            return images if transform is None else transformed(draws, run, examples, images, transform)
+
+        return change
 
     def _chunks(self, examples: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Blocks of a batch with the places that they fill; one block if its examples mix."""

@@ -139,18 +139,20 @@ class Optimised:
         live, last = self._live(state.x), len(self._table) - 1
         rows = state.x, state.memory, state.counters, estimate.gradient
         moved_to = [
-            live.step(*row, self._table[min(done, last)], first=not done)
-            for *row, done in zip(*rows, state.steps.tolist(), strict=True)
+            live.step(x, memory, counters, gradient, self._table[min(done, last)], first=not done)
+            for x, memory, counters, gradient, done in zip(*rows, state.steps.tolist(), strict=True)
         ]
-        # A single run is not copied.
-        x, memory, counters = (
-            torch.stack(part) if len(part) > 1 else part[0][None] for part in zip(*moved_to, strict=True)
-        )
+        x, memory, counters = (_stacked([*part]) for part in zip(*moved_to, strict=True))
         moved, status = arrive(state, estimate, moves, x)
-        new = (
-            select(moved, new, old) for new, old in ((x, state.x), (memory, state.memory), (counters, state.counters))
+        new = OptimisedState(
+            select(moved, x, state.x),
+            select(moved, memory, state.memory),
+            select(moved, counters, state.counters),
+            state.steps + moved,
+            status,
+            oracle_state,
         )
-        return OptimisedState(*new, state.steps + moved, status, oracle_state), estimate
+        return new, estimate
 
     def output(self, state: OptimisedState) -> Tensor:
         """The last iterate, `(runs, dim)`."""
@@ -281,6 +283,11 @@ class _Live:
                 view.copy_(state[parameter][key])
         counted = [float(state[parameter][key]) for parameter, key, _ in self.counters]
         return row, memory, torch.tensor(counted, dtype=torch.float64, device=row.device)
+
+
+def _stacked(rows: list[Tensor]) -> Tensor:
+    """The rows of all runs, `(runs, ...)`; a single one is not copied."""
+    return torch.stack(rows) if len(rows) > 1 else rows[0].unsqueeze(0)
 
 
 def _plain(value: Any) -> Any:

@@ -74,7 +74,7 @@ def algorithm_map(
             "reading": ipywidgets.Dropdown(options=[*readings], description="rates"),
         },
         compute=compute,
-        draw=partial(_draw, subject),
+        draw=partial(draw_map, subject),
         describe=lambda data: described(data, subject),
         widths=(1, 1),
         size=(9.6, 4.4),
@@ -82,7 +82,7 @@ def algorithm_map(
     )
 
 
-def _draw(subject: str, data: Mapping[str, Any], area: Any, over_n: Any) -> None:
+def draw_map(subject: str, data: Mapping[str, Any], area: Any, over_n: Any) -> None:
     """Draw the data of `mapped` on two axes."""
     given, named = data["given"], data["named"]
     tints = [_TINTS[place % len(_TINTS)] if names else "#ededed" for place, names in enumerate(named)]

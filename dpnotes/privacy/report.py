@@ -13,7 +13,7 @@ _PROTECTS = {
     Relation.ZERO_OUT: "whether one example contributes (zero-out-one; the number of examples is public)",
 }
 _DEMONSTRATION = "DEMONSTRATION: the seed is known, so that anyone can take the noise off. With a secret seed:"
-_WIDTH, _NAMES = 120, 14
+_WIDTH, _NAMES = 100, 14
 
 
 def report(guarantee: Guarantee) -> str:
@@ -32,9 +32,9 @@ def report(guarantee: Guarantee) -> str:
       epsilon       2
       delta         1e-05
       computed by   PLD
-      in words      An attacker who knows all other examples and guesses with even odds whether your example is used is
-                    right at most 88.1% of the time. That is what (epsilon, delta) alone says; the releases, which are
-                    not known here, may allow less.
+      in words      An attacker who knows all other examples and guesses with even odds whether your
+                    example is used is right at most 88.1% of the time. That is what (epsilon, delta)
+                    alone says; the releases, which are not known here, may allow less.
       not covered   parameters tuned on it
     """
     validate.instance(Guarantee, guarantee=guarantee)

@@ -50,7 +50,7 @@ def test_every_fact_of_the_claim_is_said():
         f"you make sure that {GIVEN_IS_PUBLIC.statement}",
         f"not covered   {TUNED_ON_PRIVATE_DATA}",
     ]
-    assert max(map(len, report(CLAIM).splitlines())) <= 120
+    assert max(map(len, report(CLAIM).splitlines())) <= 100
 
 
 def test_a_known_seed_is_a_demonstration_and_is_not_the_reader_s_part():

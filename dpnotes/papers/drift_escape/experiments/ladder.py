@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.oracles.fresh import FreshGradient
-from dpnotes.problems.separable import Linear, Separable, Sine
+from dpnotes.problems.separable import Linear, Separable, Sine, Suprema
 from dpnotes.problems.virtual import VirtualData
 
 _LOG_FACTOR = 0.5  # of the length of an attempt
@@ -29,27 +29,12 @@ class Rungs:
     """
 
     curvatures: Tensor
-    hessian_lipschitz = 1.0
 
     @property
-    def smoothness(self) -> float:
-        """The largest curvature."""
-        return float(self.curvatures.max())
-
-    @property
-    def lipschitz(self) -> float:
-        """The largest slope."""
-        return self.smoothness**2
-
-    @property
-    def minimum(self) -> float:
-        """The lowest valley."""
-        return -self.maximum
-
-    @property
-    def maximum(self) -> float:
-        """The highest top."""
-        return self.smoothness**3
+    def suprema(self) -> Suprema:
+        """Its bounds: the largest curvature, its square and its cube."""
+        most = float(self.curvatures.max())
+        return Suprema(most**2, most, 1.0, -(most**3), most**3)
 
     def value(self, t: Tensor) -> Tensor:
         """The values, `(..., dim)`."""

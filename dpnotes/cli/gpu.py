@@ -148,14 +148,22 @@ def _program(
             state = "failed" if process.wait(max(seconds, 0.001)) else "passed"
         except subprocess.TimeoutExpired:
             state = "cut"
-            os.killpg(process.pid, signal.SIGINT)  # a run then reports its finished cells
+            _signal(process, signal.SIGINT)  # a run then reports its finished cells
             time.sleep(min(_LAST, seconds) / 2)
         finally:
             if process.poll() is None or state == "cut":  # the process and its children
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                _signal(process, None)
                 process.wait()
     body = {"name": name, "state": state, "seconds": round(time.monotonic() - started, 3), "output": output.name}
     files.write({record: files.sealed_json(body | {"finished_at": now()})})
     report(f"{name}: {state} after {body['seconds']:.0f} s, {output}")
     return state
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals | None) -> None:
+    """Send a signal to a process and its children, or kill them; on Windows, which has no groups, the process ends."""
+    with suppress(ProcessLookupError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL if number is None else number)
+        else:
+            process.kill()

@@ -131,7 +131,7 @@ def jupyterlab(folder: Path, port: int, browser: bool) -> list[str]:
     """
     options = [f"--port={port}", f"--ServerApp.root_dir={folder.resolve()}", f"--LabApp.default_url=/lab/tree/{FIRST}"]
     options += [] if browser else ["--no-browser"]
-    options += ["--allow-root"] if os.geteuid() == 0 else []
+    options += ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []  # not on Windows
     return [sys.executable, "-P", "-m", "jupyterlab", *options]
 
 

@@ -5,6 +5,7 @@ file. It contains a sha256 of its content, which is compared before the content 
 not manipulation: a person who changes a file on purpose can recompute the sha256.
 """
 
+import errno
 import hashlib
 import io
 import json
@@ -167,10 +168,16 @@ def write_and_sync(file: io.BufferedWriter, content: bytes) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Sync the directory entries of a folder to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    """Sync the directory entries of a folder to the disk, where the system can: Windows opens no folder."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:
+        return
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems sync files alone
+            raise
     finally:
         os.close(descriptor)
 

@@ -4,14 +4,19 @@ import errno
 import json
 import os
 import random
-import resource
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from dpnotes.cli import gpu
+from dpnotes.notebook import copies
 from dpnotes.util import files
+
+resource = pytest.importorskip("resource")  # which Windows lacks
 
 STATE = bytes(random.Random(0).randrange(256) for _ in range(3000))
 MANIFEST = {"cell": {"index": 3, "rate": 1e-05}, "name": "Schrödinger", "seconds": 0.25, "spent": []}
@@ -131,3 +136,50 @@ def test_what_was_edited_is_refused_and_so_is_what_belongs_elsewhere(tmp_path: P
     path.write_bytes(files.sealed_json(MANIFEST))
     assert "another cell, key" in refused(lambda path: files.unsealed_json(path, cell={}, spent=[], key=1), path)
     assert files.unsealed_json(path, cell=MANIFEST["cell"], spent=[]) == MANIFEST, "the control"
+
+
+# ---------------------------------------------------------------- systems that cannot do everything
+@pytest.fixture(params=["Windows", "a network file system"])
+def other_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A system that opens no folder, or one that does not sync folders, and has no groups of processes."""
+    plain_open, plain_sync = os.open, os.fsync
+
+    def opened(path: os.PathLike[str] | str, *rest: int) -> int:
+        if Path(path).is_dir() and request.param == "Windows":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return plain_open(path, *rest)
+
+    def synced(descriptor: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        plain_sync(descriptor)
+
+    monkeypatch.setattr(os, "open", opened)
+    monkeypatch.setattr(os, "fsync", synced)
+    for name in ("geteuid", "killpg"):
+        monkeypatch.delattr(os, name)
+    return request.param
+
+
+def test_files_are_written_where_folders_cannot_be_synced(tmp_path: Path, other_system: str):
+    path = tmp_path / "new" / "state.pt"
+    files.write({path: files.sealed(STATE)})
+    assert files.unsealed(path) == STATE
+    with pytest.raises(IsADirectoryError):
+        files.write({tmp_path: STATE})
+
+
+def test_a_lab_is_started_and_a_program_ended_there(tmp_path: Path, other_system: str):
+    assert "--allow-root" not in copies.jupyterlab(tmp_path, 8888, browser=False)
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    gpu._signal(process, None)
+    assert process.wait(10) != 0
+
+
+def test_control_another_error_of_a_sync_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fails(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(OSError, match="Input/output error"):
+        files.write({tmp_path / "state.pt": STATE})

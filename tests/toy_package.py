@@ -200,7 +200,8 @@ class Toy:
         """Compute some cells of the first stage only, into one file of the cache."""
         cells = Cells(self.experiment, "quick", code=code_of(self.experiment))
         for index in indices:
-            runner.execute(cells, {"stage": "tune", "index": index}, runner.RunPlan("cpu", 10**9, 1))
+            done = runner.execute(cells, {"stage": "tune", "index": index}, runner.RunPlan("cpu", 10**9, 1))
+            cells.add(done.columns, done.manifest)
         self.computed(clear=True)
 
     def started(self, hang: int, program: str = DRIVER, *arguments: str) -> subprocess.Popen:

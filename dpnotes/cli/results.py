@@ -3,6 +3,7 @@
 import csv as csv_format
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from dpnotes.util.processes import Processes
 
 LONG_UNVERIFIED = 60  # commits
+_OTHERS_WAIT = 3  # exit code of a shard that is finished before the others
 
 cells = typer.Typer(help="Finished cells of long runs: keep them beside the results, or carry them elsewhere.")
 Names = Annotated[
@@ -57,20 +59,24 @@ def run(
     ] = None,
     resume: Annotated[bool, typer.Option(help="Keep finished cells and a stored result, or start afresh.")] = True,
     jobs: Annotated[int, typer.Option(help="Cells computed at once.")] = 1,
+    shard: Annotated[str, typer.Option(help="3/16: every 16th cell, from the third on, for a batch queue.")] = "1/1",
+    dask: Annotated[str | None, typer.Option(help="A scheduler whose workers compute the cells.")] = None,
     timeout: Annotated[float, typer.Option(help="Under torchrun: seconds that one process waits for another.")] = 120.0,
 ) -> None:
     """Run experiments and store their results.
 
     An interrupted run continues where it stopped, and ends with the same bytes. Clients of drift_escape may be shared
-    out over processes: torchrun --nproc-per-node 4 -m dpnotes run drift_escape.clients.
+    out over processes: torchrun --nproc-per-node 4 -m dpnotes run drift_escape.clients. A finished shard ends with the
+    exit code 3 while cells of others are missing.
     """
-    from dpnotes import experiments as parts
-
     with _joined(timeout) as processes:
-        refusal, chosen = "", []
+        refusal, chosen, part = "", [], (1, 1)
         try:
             catalogue.refuse_an_installation()
-            chosen = _to_run(names or [], missing, profile, device, jobs, processes.size)
+            part = _shard(shard)
+            if dask is not None and processes.size > 1:
+                raise ValueError("Expected --dask without torchrun: either shares the work out.")
+            chosen = _to_run(names or [], missing, profile, device, jobs, processes.size, part)
         except ValueError as error:
             refusal = str(error)
         for rank, each in enumerate(processes.gather_json(refusal)):
@@ -78,22 +84,60 @@ def run(
                 fail(f"rank {rank}: {each}" if rank else each)
             if each:
                 raise typer.Exit(2)
-        settings: dict[str, Any] = {"device": device, "memory": memory, "resume": resume, "jobs": jobs}
-        failed: list[str] = []
-        for experiment in chosen:
-            try:
-                fitting: dict[str, Any] = settings | (
-                    {"jobs": _jobs_that_fit(experiment, profile, device, jobs)} if missing else {}
-                )
-                parts.run(experiment, profile, **fitting, processes=processes, report=lambda line: typer.echo(line))
-            except Exception as error:  # an experiment that cannot run here does not stop the others
-                if not missing:
-                    raise
-                failed.append(experiment.id)
-                what = f"{type(error).__name__}: {in_one_line(error)}"
-                typer.echo(f"dpnotes: {experiment.id} {profile}: {what}", err=True)
-        if failed:
-            raise typer.Exit(1)
+        settings: dict[str, Any] = {"device": device, "memory": memory, "resume": resume, "jobs": jobs, "shard": part}
+        with _workers(dask) as elsewhere:
+            code = _run_all(chosen, profile, missing, settings | elsewhere, processes)
+        if code:
+            raise typer.Exit(code)
+
+
+def _run_all(
+    chosen: "Sequence[Experiment]", profile: str, missing: bool, settings: dict[str, Any], processes: "Processes"
+) -> int:
+    """Run experiments one after another, and return the exit code."""
+    from dpnotes import experiments as parts
+    from dpnotes.experiments.runner import OthersWait
+
+    code = 0
+    for experiment in chosen:
+        how = dict(settings)
+        if missing:
+            how["jobs"] = _jobs_that_fit(experiment, profile, how["device"], how["jobs"])
+        try:
+            parts.run(experiment, profile, **how, processes=processes, report=lambda line: typer.echo(line))
+        except OthersWait as error:
+            typer.echo(str(error))
+            code = code or _OTHERS_WAIT
+        except Exception as error:  # an experiment that cannot run here does not stop the others
+            if not missing:
+                raise
+            code = 1
+            what = f"{type(error).__name__}: {in_one_line(error)}"
+            typer.echo(f"dpnotes: {experiment.id} {profile}: {what}", err=True)
+    return code
+
+
+def _shard(text: str) -> tuple[int, int]:
+    """The number of a shard, from 1 on, and how many there are."""
+    found = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise ValueError(f"Expected --shard {text} to be like 3/16, the third of sixteen.")
+    return int(found[1]), int(found[2])
+
+
+@contextmanager
+def _workers(address: str | None) -> Iterator[dict[str, Any]]:
+    """A context with the settings of a run on the workers of a cluster; none without an address."""
+    if address is None:
+        yield {}
+        return
+    from dpnotes.experiments.cluster import ClusterError, workers
+
+    try:
+        with workers(address) as (jobs, worker_bytes):
+            yield {"jobs": jobs, "worker_bytes": worker_bytes}
+    except (ClusterError, ImportError) as error:
+        fail(error)
 
 
 def _jobs_that_fit(experiment: "Experiment", profile: str, device: str, jobs: int) -> int:
@@ -107,7 +151,13 @@ def _jobs_that_fit(experiment: "Experiment", profile: str, device: str, jobs: in
 
 
 def _to_run(
-    names: Sequence[str], missing: bool, profile: str, device: str, jobs: int, num_processes: int
+    names: Sequence[str],
+    missing: bool,
+    profile: str,
+    device: str,
+    jobs: int,
+    num_processes: int,
+    shard: tuple[int, int] = (1, 1),
 ) -> "list[Experiment]":
     """The experiments to run; an error in any of them is raised before the first long run."""
     from dpnotes.experiments import runner, store
@@ -122,7 +172,7 @@ def _to_run(
     chosen = [experiment for experiment in chosen if profile in experiment.specs or experiment.id in names] or chosen
     for experiment in chosen:
         experiment.spec(profile)
-        runner.refuse(experiment, device, jobs, num_processes)
+        runner.refuse(experiment, device, jobs, num_processes, shard)
     return chosen
 
 

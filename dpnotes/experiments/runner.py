@@ -1,8 +1,9 @@
 """Running an experiment: cell by cell, each kept as soon as it is finished, then one result with its manifest.
 
-Cells go through joblib, so a `joblib.parallel_config(backend="dask")` takes them to a cluster (whose machines then
-share `$DPNOTES_CACHE`). A run that was interrupted, by Ctrl-C, kill -9 or a full disk, goes on where it stopped and
-ends in the same bytes.
+Cells go through joblib, so a `joblib.parallel_config(backend="dask")` takes them to a cluster: workers return records,
+and this process keeps them, so that no disk is shared. A shard of a run computes every n-th cell and leaves the others
+to other machines. A run that was interrupted, by Ctrl-C, kill -9 or a full disk, goes on where it stopped and ends in
+the same bytes.
 
 Of processes that torchrun has started all compute the same cells, which share their work out. What is done next is rank
 0's to say: it alone looks at what is kept, and keeps, stores and reports; the others compare what they found with it.
@@ -11,7 +12,9 @@ Of processes that torchrun has started all compute the same cells, which share t
 import errno
 import hashlib
 import json
+import platform
 import shutil
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from dpnotes.util.processes import Processes
 
 _MARGIN = 0.8  # of the free memory is planned for: allocators round up, libraries keep buffers
+# Threads of one process take turns: tracing a network, precision and warnings are settings of the whole process.
+_ONE_CELL = threading.Lock()
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -42,6 +47,8 @@ def run(
     memory: str | int | None = None,
     resume: bool = True,
     jobs: int = 1,
+    shard: tuple[int, int] = (1, 1),
+    worker_bytes: int | None = None,
     processes: "Processes | None" = None,
     report: Callable[[str], None] = print,
 ) -> store.Result:
@@ -55,6 +62,8 @@ def run(
         plans with most of what is free.
       resume: keep finished cells, whatever code computed them, and a result that is stored; otherwise start afresh.
       jobs: cells executed at once, in processes of their own if more than one.
+      shard: (3, 16) computes every 16th cell from the third on.
+      worker_bytes: the memory for one job on the smallest worker, where jobs run on other machines.
       processes: that compute each cell together, and all call this; None: this one alone.
       report: called with one line at a time, by rank 0.
 
@@ -62,6 +71,7 @@ def run(
       ValueError: an unknown profile or device, jobs < 1, a malformed memory, a result over 1 MB; what several processes
         cannot do (`refuse`).
       MemoryError: one run needs more than the memory that there is.
+      OthersWait: the cells of this shard are finished, and those of other shards are not here.
       ProcessLost: naming a process that differs in code, spec, versions or threads, died or hangs, or finds other
         numbers.
       KeyboardInterrupt: Ctrl-C; the message says what is finished and how to go on.
@@ -71,9 +81,11 @@ def run(
 
     experiment.spec(profile)
     validate.at_least(1, jobs=jobs)
+    if not 1 <= shard[0] <= shard[1]:
+        raise ValueError(f"Expected shard={shard} to be a number from 1 on and how many there are.")
     limit = None if memory is None else parse_memory(memory)
     processes = processes or alone()
-    refuse(experiment, device, jobs, processes.size)
+    refuse(experiment, device, jobs, processes.size, shard)
     first = processes.rank == 0
     report = report if first else lambda line: None
     # Before anything is cleared or skipped: an argument that is refused must not have done so.
@@ -91,9 +103,10 @@ def run(
         cells.discard_refused()
     started = time.perf_counter()
     try:
-        memory_plan = plan_memory(cells, device, limit, jobs * processes.size) if first else {}
+        memory_plan = plan_memory(cells, device, limit, jobs * processes.size, worker_bytes) if first else {}
         cells.plan.update(processes.gather_json(memory_plan)[0])
-        tables = _finish(cells, RunPlan(device, cells.plan["memory_bytes"], jobs, processes), report)
+        plan = RunPlan(device, cells.plan["memory_bytes"], jobs, processes, shard, worker_bytes is not None)
+        tables = _finish(cells, plan, report)
         if first:
             columns = store.concatenate([table.columns for table in tables])
             decision = experiment.decide(store.frame_of(columns), experiment.spec(profile))
@@ -133,11 +146,11 @@ def _is_stored(experiment: Experiment, profile: str, report: Callable[[str], Non
 
 
 # ---------------------------------------------------------------- several processes
-def refuse(experiment: Experiment, device: str, jobs: int, num_processes: int) -> None:
+def refuse(experiment: Experiment, device: str, jobs: int, num_processes: int, shard: tuple[int, int] = (1, 1)) -> None:
     """Refuse what several processes cannot do.
 
     Raises:
-      ValueError: in more than one process, an experiment that is not `distributed`, several jobs, or a GPU.
+      ValueError: in more than one process, an experiment that is not `distributed`, several jobs, a shard, or a GPU.
     """
     if num_processes == 1:
         return
@@ -148,6 +161,9 @@ def refuse(experiment: Experiment, device: str, jobs: int, num_processes: int) -
         )
     if jobs > 1:
         raise ValueError(f"Expected jobs={jobs} to be 1 in {num_processes} processes, which share every cell out.")
+    if shard[1] > 1:
+        which = f"{shard[0]}/{shard[1]}"
+        raise ValueError(f"Expected no shard {which} in {num_processes} processes, which share every cell out.")
     if device not in ("auto", "cpu"):
         raise ValueError(f"Expected device={device!r} to be 'cpu' or 'auto' in {num_processes} processes.")
 
@@ -175,12 +191,28 @@ def _compare(processes: "Processes", columns: dict[str, Any]) -> None:
 # ---------------------------------------------------------------- cells
 @dataclass(frozen=True)
 class RunPlan:
-    """The device, memory and number of parallel jobs with which cells are executed."""
+    """The device, memory and number of parallel jobs with which cells are executed, and which of them here."""
 
     device: str
     memory_bytes: int
     jobs: int
     processes: "Processes" = field(default_factory=alone)
+    shard: tuple[int, int] = (1, 1)
+    elsewhere: bool = False  # whether jobs run on other machines
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A computed cell: its text, columns and manifest, which its caller keeps, and the notes to report."""
+
+    text: str
+    columns: dict[str, Any]
+    manifest: dict[str, Any]
+    notes: list[str]
+
+
+class OthersWait(Exception):
+    """The cells of this shard are finished, and those of other shards are not here yet."""
 
 
 def _finish(cells: Cells, plan: RunPlan, report: Callable[[str], None]) -> list[Table]:
@@ -198,22 +230,27 @@ def _finish(cells: Cells, plan: RunPlan, report: Callable[[str], None]) -> list[
             continue
         listed = cells.listed(stage, tables)
         finished = cells.finished()
-        waiting = [cell for cell in listed if name_of(cell) not in finished]
+        own, shards = plan.shard
+        waiting = [cell for cell in listed[own - 1 :: shards] if name_of(cell) not in finished]
         processes.gather_json(waiting)
-        if len(waiting) < len(listed):
+        if any(name_of(cell) in finished for cell in listed):
             before = [finished[name_of(cell)].header for cell in listed if name_of(cell) in finished]
             report(f"{label}: {len(before)} of {len(listed)} cells were finished before{_by_other_code(cells, before)}")
         # None leaves the choice to a surrounding joblib.parallel_config, and means one without it.
         parallel = joblib.Parallel(n_jobs=None if plan.jobs == 1 else plan.jobs, return_as="generator_unordered")
         work = parallel(joblib.delayed(execute)(cells, cell, plan) for cell in waiting)
-        for number, (text, seconds, notes) in enumerate(work, start=1):
-            report("\n  ".join([f"{label}: {number}/{len(waiting)} {text} {seconds:.1f} s", *notes]))
+        for number, done in enumerate(work, start=1):
+            cells.add(done.columns, done.manifest)
+            progress = f"{label}: {number}/{len(waiting)} {done.text} {done.manifest['seconds']:.1f} s"
+            report("\n  ".join([progress, *done.notes]))
             if number & (number - 1) == 0 and number < len(waiting):  # seldom: each time all rows are written anew
                 so_far = [record.table.columns for record in cells.finished().values()]
                 store.compressed(cells.experiment.id, store.concatenate(so_far))  # refuses what is too large already
         finished = cells.finished()
-        if lost := [name for cell in listed if (name := name_of(cell)) not in finished]:
-            raise FileNotFoundError(f"Expected cells {lost} in {cells.folder}: let all machines share DPNOTES_CACHE.")
+        if missing := sum(name_of(cell) not in finished for cell in listed):
+            raise OthersWait(
+                f"{label}: shard {own}/{shards} is finished; {missing} cells of other shards are not here."
+            )
         tables += [finished[name_of(cell)].table for cell in listed]
     return tables
 
@@ -224,14 +261,17 @@ def _by_other_code(cells: Cells, headers: list[dict[str, Any]]) -> str:
     return f" (some at {', '.join(sorted(others))}, by other code; --no-resume starts afresh)" if others else ""
 
 
-def execute(cells: Cells, cell: Cell, plan: RunPlan) -> tuple[str, float, list[str]]:
-    """Compute one cell and keep it. Cell and spec are copies, so that no cell can change another's."""
+def execute(cells: Cells, cell: Cell, plan: RunPlan) -> Computed:
+    """Compute one cell, for the caller to keep. Cell and spec are copies, so that no cell can change another's."""
     text = canonical_json(cell, "cell")
+    if plan.elsewhere and plan.device == "cpu":
+        _refuse_a_small_worker(plan.memory_bytes)
     # A checkpoint is of this code: a cell that other code began is begun again.
     checkpoint = cells.folder / f"{name_of(cell)}-{cells.code['source'][:12]}.pt"
     context = Context(plan.device, plan.memory_bytes, checkpoint=checkpoint, processes=plan.processes)
-    started = time.perf_counter()
-    columns = compute(cells.experiment, cells.spec, cell, context)
+    with _ONE_CELL:
+        started = time.perf_counter()
+        columns = compute(cells.experiment, cells.spec, cell, context)
     if plan.processes.size > 1:
         _compare(plan.processes, columns)
     seconds = time.perf_counter() - started
@@ -240,9 +280,18 @@ def execute(cells: Cells, cell: Cell, plan: RunPlan) -> tuple[str, float, list[s
         "processes": plan.processes.size, "chunking": [asdict(chunking) for chunking in context.chunking],
         "spent": context.spent,
     }  # fmt: skip
-    if plan.processes.rank == 0:
-        cells.add(columns, manifest)
-    return text, seconds, context.notes
+    return Computed(text, columns, manifest, context.notes)
+
+
+def _refuse_a_small_worker(wanted: int) -> None:
+    """Raise a MemoryError if this machine has less memory than the runs were planned for on another one."""
+    import psutil
+
+    if wanted > (free := psutil.virtual_memory().available):
+        raise MemoryError(
+            f"Expected {format_bytes(wanted)} to be free on {platform.node()}, which has {format_bytes(free)}: "
+            "give --memory for all jobs together."
+        )
 
 
 def compute(experiment: Experiment, spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
@@ -278,14 +327,20 @@ def has_gpu(device: str) -> bool:
     return device != "cpu" and torch.cuda.is_available()
 
 
-def plan_memory(cells: Cells, device: str, limit: int | None, jobs: int) -> dict[str, Any]:
+def plan_memory(
+    cells: Cells, device: str, limit: int | None, jobs: int, worker_bytes: int | None = None
+) -> dict[str, Any]:
     """The bytes for the runs that one job holds at once, and the question that they answer.
 
     A resumed run has to chunk as before, while what is free differs from minute to minute: the plan of finished cells
     is taken where it answers the same question and there is room.
     """
     question = {"device": device, "limit": limit, "jobs": jobs}
-    budget, share = free_memory(device, limit, jobs)
+    if worker_bytes is None:
+        budget, share = free_memory(device, limit, jobs)
+    else:
+        share = worker_bytes if limit is None else min(limit // jobs, worker_bytes)
+        budget = int(_MARGIN * share)
     plans = [record.header.get("plan") for record in cells.finished().values()]
     same = [plan for plan in plans if plan and plan["question"] == question and plan["memory_bytes"] <= share]
     return same[0] if same else {"question": question, "memory_bytes": budget}

@@ -192,7 +192,7 @@ def a_server_that_looks_and_clients_that_disagree(notebook: Notebook) -> None:
     assert not rest.locator("td").first.is_visible()
     rest.locator("summary").click()
     rest.locator("td").first.wait_for(state="visible", timeout=10_000)
-    found = ("tilts that add up to 0 are not in it", "nobody has used, sent or paid anything more")
+    found = ("cancel in it. The error of a message", "nobody has used, sent or paid anything more")
     predictions = (
         notebook.page.locator(".dpnotes-explorer").filter(has=notebook.page.locator("input[type=radio]")).all()
     )

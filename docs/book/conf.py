@@ -68,7 +68,7 @@ CONTENTS = {
         ("Evidence", "notebooks/evidence/*"),
         ("Reference", "docs/README\nPublic functions <docs/book/api/dpnotes>"),
     ],
-    "docs/README": [("Pages", "*"), ("Derivations", "derivations/*"), ("Project", "../CONTRIBUTING\n../CHANGELOG")],
+    "docs/README": [("Pages", "*"), ("Derivations", "derivations/*"), ("Project", "../CONTRIBUTING\n../CHANGELOG\n../SECURITY\n../CODE_OF_CONDUCT")],
 }
 LINK = re.compile(r"(?<=\]\()(?P<path>[^()\s#:]*)(?:#(?P<anchor>(?:[^()\s]|\([^()\s]*\))+))?(?=\))")
 

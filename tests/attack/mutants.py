@@ -79,6 +79,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "privacy/factorisation": ("privacy/tree", "privacy/audit_mechanisms", "random/secret_streams", "laws"),
     "privacy/selection": ("privacy/selection", "privacy/search"),
     "privacy/risk": ("privacy/risk",),
+    "privacy/report": ("privacy/report",),
     "privacy/search": ("privacy/search",),
     "privacy/museum": ("privacy/museum",),
     "privacy/audit": ("privacy/audit", "privacy/audit_training", "privacy/audit_mechanisms", "privacy/museum"),

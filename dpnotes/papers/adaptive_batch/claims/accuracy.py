@@ -22,8 +22,7 @@ large = {g: stretch * gamma, error: share * gamma}
 at("lemma3.9.large", "Lemma 3.9, proof", "Decrease where the noisy gradient is at least gamma")(
     Inequality(progress, -eta * g**2 / 16, where=large, example=example, subject=change),
     "Lemma 3.2's first inequality with errors up to gamma, as Lemma 3.8 gives them.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "Lemma 3.2 needs errors of at most a quarter of the threshold. At g = gamma, F may increase by eta gamma^2/2; "
         "from g = 3 gamma on it decreases by eta g^2/6. The set S should be that of norms at most 3 gamma; eq. (2) "
         "remains.",
@@ -58,8 +57,7 @@ calls = {
 at("lemma3.9", "Lemma 3.9", "Number of examples")(
     Rate(total, printed_total, calls, tilde=True),
     "O1 is asked at the start, and whenever the path has grown by kappa; O2 takes b_t at each step.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "The first call of O1 is not counted: the drift begins at kappa, so that b examples are used whatever the "
         "path. The other calls cover it only if kappa <= B M/gamma.",
         b + printed_total,
@@ -139,8 +137,7 @@ needed_rate = printed_rate + first_query
 at("thm3.11.alpha", "Theorem 3.11", "Accuracy")(
     Rate(alpha, printed_rate, constraints=ground_up, regime=below_start, **ground),
     f"{ground_origin}. Where G/sqrt(n) and G p are below sqrt(B M), which bounds the gradient at x_0.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "The first call of O1 takes b examples, so that alpha >= G/sqrt(n) and alpha >= G sqrt(d)/(n epsilon) are "
         "needed, too. They are not implied where G is large against sqrt(B M): for G = n^(7/16) sqrt(B M), G/sqrt(n) "
         "is n^(-1/16) sqrt(B M), more than the n^(-13/144) sqrt(B M) that is printed. With constants put to 1 (Remark "
@@ -155,8 +152,7 @@ counts = {"first O1": batch / n, **later_queries}
 at("thm3.11.kappa", "Theorem 3.11", "Drift threshold, first call of O1 included")(
     Choice({alpha: printed_rate, kappa: printed_kappa}, {"alpha": alpha}, printed_rate, counts, below_start),
     "Every count is at most n at the printed alpha and kappa.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "The first call of O1 breaks the count, as for alpha; with alpha larger by G/sqrt(n) + G sqrt(d)/(n epsilon) "
         "it does not.",
         Choice({alpha: needed_rate, kappa: printed_kappa}, {"alpha": alpha}, needed_rate, counts),
@@ -166,8 +162,7 @@ at("thm3.11.kappa", "Theorem 3.11", "Drift threshold, first call of O1 included"
 at("thm3.11.b", "Theorem 3.11", "Batch size of the first oracle")(
     Choice({b: G * (sqrt(d) / (epsilon * alpha) + 1 / alpha**2)}, reached, alpha),
     "As in Lemma 3.8.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "G/alpha^2 has a unit, and should be G^2/alpha^2, as in Lemma 3.8; with G/alpha^2 the sampling error would be "
         "sqrt(G) alpha.",
         G * sqrt(d) / (epsilon * alpha) + G**2 / alpha**2,
@@ -201,8 +196,7 @@ nets = {"gradient on the net": M * distance / G, "Hessian on the net": rho * dis
 at("thmA.2.net", "Theorem A.2, proof", "Width of the net")(
     Choice({distance: Min(1, M / rho) * uniform}, nets, uniform),
     "Off the net gradients move by M r and Hessians by rho r, which should be at most sqrt(d/n) times G and M.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "min{1, M/rho} compares a number with a length. min{G/M, M/rho} is what both lines need; as the proof writes "
         "L for G, the gradient line needs r <= (L/M) sqrt(d/n).",
         Min(G / M, M / rho) * uniform,
@@ -214,8 +208,7 @@ last_line = {"on the net": M * uniform, "off the net": rho * distance}
 at("thmA.2.hessian_line", "Theorem A.2, proof, last line", "Hessian off the net")(
     Rate(hessian, (M + rho * distance) * uniform, last_line, regime=within, tilde=True),
     "Concentration on the net, and Lipschitz Hessians off it.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "(M + rho r) sqrt(d/n) should be M sqrt(d/n) + rho r; with r <= (M/rho) sqrt(d/n) the result is the same.",
         M * uniform + rho * distance,
     ),
@@ -231,8 +224,7 @@ at("secA.2.alpha", "Appendix A.2, last formula", "From empirical to population S
     Rate(alpha, last_formula, {"alpha": alpha}, (alpha,), empirical, within, normalised=ones, tilde=True),
     "The quoted empirical rate p^(2/3), and Theorem A.2: the gradient adds sqrt(d/n), the Hessian needs sqrt(rho "
     "alpha) >= M sqrt(d/n).",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "sqrt(d)/n should be sqrt(d/n), which is what Theorem A.2 gives for the gradient (and what Section 4 says).",
         uniform + p ** Rational(2, 3),
     ),

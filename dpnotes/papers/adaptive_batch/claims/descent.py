@@ -50,8 +50,7 @@ at("lemma3.3.decrease", "Lemma 3.3", "Decrease in an escape window")(
     "hypothesis on later steps is an error of at most gamma. On F = -sqrt(rho gamma) x^2/2 + ... from x_0 = 0, errors "
     "that cancel the gradient are allowed, because the first step, at most 2 gamma/M long, leads to gradients below "
     "gamma; then the iterate stays (logarithms put to 1).",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "A bound of the error's norm cannot suffice: the errors may cancel the escape direction, and then F decreases "
         "by at most the order of sqrt(rho) gamma^(5/2)/M^2, so that 1/D is at least M^2/(sqrt(rho) gamma^(5/2)). "
         "Nothing smaller is guaranteed, either: errors that also push along a direction of curvature M make F rise, "
@@ -69,8 +68,7 @@ at("lemma3.3.window", "Lemma 3.3", "Length of the escape window")(
     Identity(Gamma, printed_window, by_union, where={T: steps[gamma]}),
     "M/sqrt(rho gamma) steps multiply a distance along the negative curvature by e; the logarithm comes from a union "
     "bound over d coordinates of T = B M/gamma^2 points.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The argument of the logarithm has a unit, x^2, so that the window depends on how lengths are measured. d M "
         "B/(gamma^2 iota) has none.",
         M * log(d * M * B / (gamma**2 * iota)) / sqrt(rho * gamma),
@@ -97,7 +95,7 @@ with_step_size = {"decrease over window": (per_escape / window).subs(M, 1 / eta)
 at("prop3.4.average", "below Proposition 3.4", "Average decrease")(
     Rate(per_step, eta / gamma**2, with_step_size, order="Omega"),
     "The decrease of Lemma 3.3 over its window, with eta = 1/M.",
-    (Severity.TYPOGRAPHICAL, "Omega(eta/gamma^2) should be Omega(eta gamma^2), as used for T.", eta * gamma**2),
+    Severity.TYPOGRAPHICAL("Omega(eta/gamma^2) should be Omega(eta gamma^2), as used for T.", eta * gamma**2),
     premises=("lemma3.3.decrease",),
 )
 enough_steps = {
@@ -121,8 +119,7 @@ printed_threshold = gamma * log(B * M * d / (rho * omega)) ** 3
 at("alg2.threshold.unit", "Algorithm 2, line 9; Lemma 3.3", "Norm below which a saddle is suspected")(
     Identity(threshold, printed_threshold, gamma * log(d * T / omega) ** 3, where={T: steps[gamma]}),
     "A union bound over d coordinates of T = B M/gamma^2 points, as for the window.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The argument of the logarithm has the unit F x, and differs from that of the window. d B M/(gamma^2 omega) "
         "has none.",
         gamma * log(B * M * d / (gamma**2 * omega)) ** 3,
@@ -131,8 +128,7 @@ at("alg2.threshold.unit", "Algorithm 2, line 9; Lemma 3.3", "Norm below which a 
 at("alg2.threshold.sign", "Algorithm 2, line 9", "The threshold is at least the error")(
     Inequality(gamma, gamma * log(y) ** 3, {gamma: (1e-3, 1)}, example={gamma: 1, y: 0.2}),
     "y = B M d/(rho omega); it is 0.2 at B = M = 1, d = 2, rho = 100, omega = 0.1.",
-    (
-        Severity.EDGE,
+    Severity.EDGE(
         "Where the argument is below 1, the threshold is negative, and no saddle is ever perturbed; max(1, "
         "log(...))^3 would do.",
         gamma * Max(1, log(y)) ** 3,
@@ -145,8 +141,7 @@ at("alg2.test", "Algorithm 2, line 9; Lemma 3.3", "Gradient at a point that is t
     Inequality(one_step_on, g + gamma, ranges, example=example, subject=at_x_t),
     "The noisy gradient at x_{t-1} is what is tested (its norm is g, its error at most gamma); the step from there, "
     "of length g/M, changes the gradient by up to g.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The test looks at the point before, where Lemma 3.3 speaks of x_t: the gradient there may be 2 g + gamma, "
         "twice the threshold. Testing the noisy gradient at x_t, before the perturbation, costs no privacy, and at t "
         "= 0 there is no other.",
@@ -161,8 +156,7 @@ at("alg2.drift", "Algorithm 2, line 10; Lemma 3.6", "Drift since O1 was asked")(
     Inequality(stretch * Gamma * gamma, kappa, ranges, conditions=quiet, example=example, subject=drifted),
     "Line 10 sets the drift to 0 without a call of O1. On a path of w windows, each of Gamma steps with noisy "
     "gradients of norm gamma, the drift never reaches kappa, and O1 is not asked again.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "Lemma 3.6 takes the last time at which the drift was 0 for the last call of O1. With line 10 it is not: the "
         "errors of all windows add up, and Lemma 3.8 does not follow. Without 'drift_t = 0' in line 10 the drift is "
         "below kappa when O2 is asked; a call of O1 there instead would cost the rate (own.frozen_reset).",
@@ -177,8 +171,7 @@ example = {G: 1, g: 1, kappa: 4, alpha: 0.05, d: 100, epsilon: 1}
 at("alg2.guard", "Algorithm 2, line 3", "Examples that a step needs")(
     Inequality(needed_by_O2, b_of_O1, guarded, conditions=(g <= G, b_of_O1 >= 1), example=example, subject=bt),
     "Batch sizes of Lemma 3.8; line 3 asks whether more than b examples are left.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The guard does not cover O2, whose batch may be larger by kappa/G. It has to ask for the batch that the next "
         "call needs; both are to be rounded up.",
         Max(1, kappa / G) * b_of_O1,

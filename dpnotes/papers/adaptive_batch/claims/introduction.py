@@ -106,8 +106,7 @@ example = {M: 1, distance: 1}
 at("sec1.2.decrease", "Section 1.2, advantage of adaptive batches", "Which steps decrease F much")(
     Monotone(M * distance**2 / 6, distance, "decreasing", {distance: (1e-3, 1e3)}, example=example, subject=decrease),
     "A step of length r = eta |g| decreases F by at least eta |g|^2/6 = M r^2/6 where the error is small.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "The second 'when it is small' should be 'when it is large': long steps decrease F much.",
         Monotone(M * distance**2 / 6, distance, "increasing", {distance: (1e-3, 1e3)}, subject=decrease),
     ),

@@ -55,8 +55,7 @@ replaced = {share: (0.01, 1)}
 at("lemma3.7.O1", "Lemma 3.7, proof", "Sensitivity of the first oracle")(
     Inequality(G * (share + other_share) / b, G / b, replaced, example={G: 1, b: 100, share: 1, other_share: 1}),
     "Data sets differ in one item (Section 1): gradients of norms q G and v G that point in opposite directions.",
-    (
-        Severity.PRIVACY,
+    Severity.PRIVACY(
         "When an example is replaced, a mean of b gradients moves by up to 2 G/b. G/b holds when an example's "
         "gradient is put to zero.",
         2 * G / b,
@@ -68,8 +67,7 @@ example = {M: 1, distance: 1, bt: 100, share: 1, other_share: 1}
 at("lemma3.7.O2", "Lemma 3.7, proof", "Sensitivity of the second oracle")(
     Inequality(M * distance * (share + other_share) / bt, M * distance / bt, replaced, example=example),
     "As for the first oracle, with differences of gradients of norms q M r and v M r.",
-    (
-        Severity.PRIVACY,
+    Severity.PRIVACY(
         "When an example is replaced, the mean moves by up to 2 M r/b_t.",
         2 * M * distance / bt,
         Breach(*PRIVATE, 2.0e-4, f"1024 leaves, g/b_t dominates: {OF_LEMMA_3_7}", ESTIMATOR),
@@ -80,8 +78,7 @@ moved = SYMBOLS.symbol("M|x_t - x_{t-1}|", "change of gradients in a step", GRAD
 at("lemma3.7.index", "Lemma 3.7, proof", "Which gradient a step is made of")(
     Identity(moved, norms[t], M * (eta * norms[t - 1]), where={eta: 1 / M}, instances=({t: 2},), example={}),
     "x_t = x_{t-1} - eta g_{t-1} with eta = 1/M.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "The norm should be that of the gradient of step t - 1, here and in b_t (Lemma 3.8, Theorem 3.11), which "
         "otherwise would need the gradient that it is there to estimate.",
         norms[t - 1],
@@ -127,8 +124,7 @@ at("lemma3.7.sigma", "Lemma 3.7", "Noise that makes the algorithm private")(
     ),
     "epsilon = 1, delta = 1e-6, a tree with 1024 leaves: 11 releases of one sensitivity need the noise sqrt(11)/mu = "
     "14.01 times the sensitivity, where mu solves the exact profile of Gaussian DP.",
-    (
-        Severity.PRIVACY,
+    Severity.PRIVACY(
         "log(1/delta)/epsilon does not follow from Theorem 2.2, which has 4 sqrt(log(Sigma) log(1/delta))/epsilon; it "
         "is smaller unless delta <= Sigma^(-16). At (1, 1e-6) and 1024 leaves, where one of the two summands "
         "dominates, 28.02 times it is needed for a replaced example, and 13.8 is there, or 19.9 with log to base 2, as "
@@ -171,8 +167,7 @@ at("alg2.reset", "Algorithm 2, lines 5 and 13; Lemma 3.7, proof", "Nodes that an
     "floor(log2 Sigma) + 1 nodes of that leaf. In Algorithm 2 a call of O1 at leaf r > j forgets the sum, while "
     "TREE(t) goes on: the shift ends at r, which is +s at leaf j and -s at leaf r. Nodes in use that hold one of the "
     "two leaves are counted, for the worst pair.",
-    (
-        Severity.PRIVACY,
+    Severity.PRIVACY(
         "Theorem 2.2 does not apply, since the estimates are no prefix sums: O1 forgets what came before, the tree "
         "does not. For Sigma = 2^K up to 2 K - 1 nodes shift, by s each, not K + 1. With 1024 leaves and O1 asked at "
         "the half they are 19, not 11, and (1, 1e-6) asks for the noise 18.41 s, not 14.01 s. Lemma 3.7's noise, with "
@@ -240,8 +235,7 @@ at("lemma3.8.privacy", "Lemma 3.8", "The noise makes the algorithm private")(
     ),
     "epsilon = 1, delta = 1e-6, one tree with 2^20 leaves, O1 asked at the half, an example replaced: sensitivity 2 "
     "alpha epsilon/sqrt(d), where b is as small as the rule allows, at 39 nodes (alg2.reset).",
-    (
-        Severity.PRIVACY,
+    Severity.PRIVACY(
         "2 log(1/delta) alpha/sqrt(d) does not grow with the number of leaves, although the noise has to: it is 27.6 "
         "alpha/sqrt(d), or 39.9 with log to base 2, as in Algorithm 1, where one tree with 2^20 leaves, as printed, "
         "needs 52.8. With base 2 it breaks from 2^12 leaves on. It would do for examples put to zero and new trees. "
@@ -258,8 +252,7 @@ at("thm3.11.sigma", "Theorem 3.11", "Noise of the theorem")(
         least_noise * G / b, alpha / sqrt(d), where={**least_batch, **reference}, example=example, subject=needed
     ),
     "epsilon = 1, delta = 1e-6, 1024 leaves, and even the smaller sensitivity G/b of examples put to zero.",
-    (
-        Severity.PRIVACY,
+    Severity.PRIVACY(
         "sigma = alpha/sqrt(d) drops the factor 2 log(1/delta) of Lemma 3.8. The noise is then the sensitivity over "
         "epsilon, whatever delta: at epsilon = 1 and 1024 leaves, where the private term of b dominates, delta is "
         "0.845 for examples put to zero, 0.9985 for replaced ones, and larger still if O1 is asked again in the "

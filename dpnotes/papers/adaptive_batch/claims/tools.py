@@ -30,8 +30,7 @@ at("thm2.2.sigma", "Theorem 2.2", "Noise of the tree mechanism")(
     ),
     "A leaf belongs to floor(log2 Sigma) + 1 nodes; zCDP of so many Gaussian releases gives (epsilon, delta)-DP at "
     "the noise on the left, sigma_zCDP, which is enough; at one leaf 4.22 is needed, of 5.35.",
-    (
-        Severity.EDGE,
+    Severity.EDGE(
         "log(Sigma) should be the number of nodes that a leaf belongs to, floor(log2 Sigma) + 1: with one leaf, and "
         "only there at a moderate epsilon, privacy fails, since the printed noise is 0. From two leaves on, the "
         "constant 4 makes up for the difference as long as epsilon <= 4 log(1/delta), which should be a condition: at "
@@ -49,8 +48,7 @@ one_more = Sum(parts[level], (level, 1, t - 1)) + parts[t]
 at("thm2.2.prefix", "Theorem 2.2", "What the tree mechanism releases")(
     Identity(sums, Sum(parts[t], (level, 1, t)), one_more, instances=({t: 2}, {t: 3})),
     "A release is the one before plus M_t(X_{1:t-1}, Z_t), of which only that depends on the data Z_t.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "M_i(X_{1:j-1}, Z_i) should be M_j(X_{1:j-1}, Z_j), the sum over j of the parts of all steps so far.",
         Sum(parts[level], (level, 1, t)),
     ),
@@ -73,8 +71,7 @@ at("thm2.2.norm", "Theorem 2.2", "Norm of the tree's noise")(
     Rate(norm, sigma * sqrt(d * ell), lengths, regime=says_something),
     "TREE(t) is a sum of as many independent noises as t has ones in binary; ell stands for log(1/iota). Where "
     "1 - Sigma iota is above 0, ell is above log(Sigma): there are at most as many nodes, up to a constant.",
-    (
-        Severity.EDGE,
+    Severity.EDGE(
         "In fewer dimensions than log2(Sigma) the bound is too small, by up to sqrt(log Sigma) (d = 1): TREE(t) sums "
         "up to log2(Sigma + 1) independent noises of variance sigma^2 a coordinate. In more it holds, since the "
         "theorem says something for iota < 1/Sigma only.",
@@ -86,8 +83,7 @@ levels = SYMBOLS.symbol("L", "nodes that a leaf belongs to")
 at("alg1.levels", "Algorithm 1, line 2", "Levels of the tree")(
     Identity(levels, log(Sigma) / log(2), counted_levels, instances=trees),
     "How many of the sizes 1, 2, 4, ... are at most Sigma, counted.",
-    (
-        Severity.PRIVACY,
+    Severity.PRIVACY(
         "l should run to floor(log2 Sigma) + 1. With 1 <= l <= log Sigma the root is missing, so that for Sigma = 2^K "
         "the last release has the noise of the one before, and their difference has none.",
         num_levels,
@@ -122,8 +118,7 @@ at("alg1.node", "Algorithm 1, line 14, with lines 11 to 17", "Number of nodes in
     "NODE executed for all t of a tree with 16 leaves: as printed no interval is ever chosen, because k' is k plus a "
     "power of two and line 14 asks for k' <= k. Derived: with k' <= t there, and i from 0, intervals that cover 1 to "
     "t.",
-    (
-        Severity.PRIVACY,
+    Severity.PRIVACY(
         "Line 14 should read k' <= t: read literally, NODE(t) is empty, TREE(t) is 0, and no noise is added at all. "
         "And i should begin at 0: from 1 on the largest interval is half of the tree, so that for Sigma = 8 NODE(8) "
         "is NODE(7), and the last leaf is without noise of its own. NODE(t) has as many nodes as t has ones in binary.",
@@ -138,8 +133,7 @@ at("alg2.first", "Algorithm 2, lines 2, 11 and 13, with Algorithm 1", "Number of
     Identity(nodes, before, counted_nodes, instances=all_steps),
     "Algorithm 2 begins at t = 0 and adds TREE(0) to its first gradient, while Algorithm 1 has TREE(1) to "
     "TREE(Sigma), mended as in alg1.node: NODE(0) is empty.",
-    (
-        Severity.PRIVACY,
+    Severity.PRIVACY(
         "TREE(t) should be TREE(t + 1), and Sigma at least T + 1. Algorithm 1 takes t from 1 to Sigma only, so that "
         "TREE(0), which the first release asks for, does not exist; evaluated all the same, NODE(0) is empty, and "
         "the first gradient, of all b examples, goes out without noise.",
@@ -157,8 +151,7 @@ at("lemma2.4.norm", "Lemma 2.4, last line", "A sum of norm-sub-Gaussian vectors"
     Inequality(needed_scale, printed_scale, {constant: (1, 1e3)}, example=example, subject=squared_scale),
     "The lemma bounds the tail at t by min(1, 2 d exp(-x)), x = t^2/(c^2 V), with V the sum of the squared scales. In "
     "units of c^2 V, 2 exp(-x/(2 zeta^2)) is above that where it is at the kink x = log(2 d).",
-    (
-        Severity.EDGE,
+    Severity.EDGE(
         "log(d) should be log(2d): in one dimension the printed scale is 0.",
         constant * log(2 * d) / (2 * log(2)),
     ),
@@ -175,8 +168,7 @@ at("thm2.5.exponent", "Theorem 2.5", "Exponent of the matrix Bernstein inequalit
     Identity(exponent, tail**2 / spread, chernoff, example={tail: 40, variance: 400, largest: 1}),
     "Chernoff's bound: -theta t + theta^2 V/(2 (1 - L theta/3)) at theta = t/(V + L t/3); the printed exponent is "
     "-(-t^2)/(...).",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The exponent should be -(t^2/2)/(sigma^2 + L t/3): as printed it is positive, and the bound grows with t; "
         "with the sign alone it is still violated (400 signs, t = 40: 0.0510 > 0.0208).",
         -(tail**2) / 2 / spread,
@@ -188,8 +180,7 @@ trace = Sum(1, (level, 1, d))
 at("thm2.5.dimension", "Theorem 2.5", "Factor of the matrix Bernstein inequality")(
     Identity(factor, d, 2 * trace, instances=({d: 1}, {d: 2}, {d: 7})),
     "The largest eigenvalue of S and that of -S, each with the trace of a d by d identity.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "d should be 2d for the norm of a symmetric matrix, which both ends of the spectrum can exceed. With d and "
         "the exponent corrected, two signs in one dimension violate it: t = 2 has probability 1/2, above exp(-3/4) = "
         "0.472.",

@@ -42,8 +42,7 @@ at("cor2", "Corollary 2, eq. (7)", "Noise in the descent lemma")(
 at("eq58", "eq. (58)", "Sum of the noises of an escape")(
     Inequality(T * psi, c * psi**2 * (T + iota)),
     "All noises at their level psi; c >= 1.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "The norms on the left have to be squared.",
         Inequality(T * psi**2, c * psi**2 * (T + iota)),
     ),
@@ -63,8 +62,7 @@ example = {s: 1, iota: 10, alpha: 1, rho: 1}
 at("lemma4", "Lemma 4, (4), (63) to (65)", "Decrease by an escape")(
     Identity(gain, s / (8 * iota**3) * sqrt(alpha**3 / rho), moved / 2, where=definitions, example=example),
     "Half of S^2/(4 eta T_esc), the first term of (63), with S and T_esc as defined.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "S^2/(4 eta T_esc) = (s/(4 iota^4)) sqrt(alpha^3/rho): the power of iota is 4, and F_esc has to be (s/(8 "
         "iota^4)) sqrt(alpha^3/rho).",
         s / (8 * iota**4) * sqrt(alpha**3 / rho),
@@ -83,8 +81,7 @@ noise_part = (2 * C * psi**2 * iota / (s * sqrt(rho * alpha))).xreplace(by_iota)
 at("eq64.threshold", "below (65)", "Error above which the decrease outweighs the noise")(
     Crossover(halved, noise_part, alpha, 4 * sqrt(C) * s * mu**2 * psi, example={s: 1, mu: 100, C: 1, psi: 1}),
     "Half of the first term of (63) against the second term of (64).",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "With the power 4 of iota, alpha has to be at least 4 sqrt(C) s^(3/2) mu^(5/2) psi; the printed alpha of (4), "
         "four times 4 sqrt(C) s mu^2 psi, is enough only for iota <= 16.",
         4 * sqrt(C) * s ** Rational(3, 2) * mu ** Rational(5, 2) * psi,
@@ -103,7 +100,7 @@ at("lemma5.level", "Lemma 5, eq. (66)", "Noise of a step")(
 at("lemma5.probability", "Lemma 5", "Probability of the bound of the noise")(
     Identity(probability, omega / 2, 1 - T * fails, each, example={omega: 0.1, T: 1}),
     "A union bound over T steps, each of failure probability omega/(2T).",
-    (Severity.TYPOGRAPHICAL, "The probability is at least 1 - omega/2, as the proof says.", 1 - omega / 2),
+    Severity.TYPOGRAPHICAL("The probability is at least 1 - omega/2, as the proof says.", 1 - omega / 2),
 )
 
 estimate = symbol(
@@ -135,8 +132,7 @@ box, granted = {x: (1e-3, 10) for x in (chi, eta, M)}, (eta * M <= Rational(8, 9
 at("eq68", "eq. (68)", "Decrease of a step outside of an escape")(
     Identity(fall, 2 * chi**2 * eta, eta / 2 * (gradient**2 - error**2), outside, example={chi: 1, eta: 1}),
     "Lemma 3 for one step, with a gradient of at least 2 chi and a noise of at most chi.",
-    (
-        Severity.PROOF,
+    Severity.PROOF(
         "The noise term of Lemma 3 is forgotten: by it alone the decrease is (eta/2)(4 - 1) chi^2 = (3/2) chi^2 eta. "
         "With an estimate above 3 chi and a noise of at most chi, smoothness gives (6 - (9/2) eta M) chi^2 eta, which "
         "is at least 2 chi^2 eta for eta M <= 8/9, as (4) grants.",
@@ -157,8 +153,7 @@ printed = 8 * iota**3 * U / s * sqrt(rho / chi**3)
 at("eq70", "eq. (70)", "Number of saddles")(
     Identity(N, printed, U / decrease, where={**by_decrease, **by_error}, example=example),
     "The whole decrease U over F_esc of (4), at alpha = 4 chi.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "chi^3 should be alpha^3 = 64 chi^3: the printed number is 8 times too large (harmless for an upper bound).",
         printed / 8,
     ),
@@ -230,8 +225,7 @@ at("alg1.return", "Algorithm 1, last return; Theorem 1", "Gradient at the point 
     Inequality(alpha + M * way * radius, alpha, {way: (1e-3, 1)}, where=by_radius, example=example, subject=gradient),
     "The last iterate of the last attempt is returned, at a share w of the radius S from the point x~ that was "
     "tested; the gradient of an M-smooth risk may change by M w S on the way.",
-    (
-        Severity.PROOF,
+    Severity.PROOF(
         "The point that was tested, x~, should be returned, since its gradient is bounded. That of the last iterate is "
         "not bounded in the proof: smoothness alone allows alpha + M S, where M S = M iota^{-3/2} sqrt(alpha/rho). "
         "Whether a run reaches it is not said here; on quadratics none did. (Line 9, x_t <- x~, does nothing: the next "
@@ -244,8 +238,7 @@ at("thm1.probability", "Theorem 1, proofs of Lemmas 4 to 6", "Failure probabilit
     Identity(omega0, omega / (2 * N), not_spent, example=example),
     "What is left of omega for each of N saddles after Lemma 5 (omega/2), and Lemma 4 (failure 2 e^-iota) at each of "
     "them.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "omega is spent on Lemma 5 and the repeats; the failures of Lemma 4 are not covered. With (1/s) log(8 "
         "N/omega) as another entry of (5), omega_0 = omega/(4 N) is left.",
         Identity(omega0, omega / (4 * N), not_spent, where={iota: log(8 * N / omega)}),

@@ -94,8 +94,7 @@ at("alg4.gradient_threshold", place, "Threshold of the gradient against its nois
     Inequality(sigma1 * sqrt(d / m), allowed, where=noise, example=example),
     "The root mean square of the noise, against what the threshold allows for it; c_1 at least 8, as "
     "Definition 7 asks for." + as_read,
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The noise carries c_1, the threshold does not: where the noise is more than alpha and the sampling error, "
         "which the threshold allows for too, a critical point is likely rejected unless log(16/omega') >= c_1. Lemma "
         "10 asks for the factor 4 sqrt(c_1) in the threshold. (The noise of the chosen one of T points takes log(16 T/"
@@ -112,8 +111,7 @@ mended = 2 * M * sqrt(c2 * d * T * log(1 / delta)) * (sqrt(d) + sqrt(log(16 / om
 at("alg4.hessian_threshold", place, "Threshold of the Hessian against its noise")(
     Inequality(2 * sigma2 * sqrt(d / m), allowed_curvature, where=curvature_noise, example=example),
     "The edge 2 sqrt(d) of the spectrum of a symmetric matrix with independent standard Gaussian entries." + as_read,
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The noise carries c_2, the threshold does not: where the noise is more than the other terms of the threshold, "
         "even a zero Hessian is likely rejected unless log(32/omega') >= 4 c_2. 2 sigma_2 (sqrt(d) + "
         "sqrt(log(16/omega')))/sqrt(m) is exceeded with probability omega'/8 at most, for a fixed point; for the "
@@ -131,8 +129,7 @@ at("thm4.union", "Appendix F.3, (114) to (121)", "Bounds of a point that is chos
     "(114) to (117) follow 'the same arguments as for x_p', a fixed point, with probability 1 - omega'/2. But x_o is "
     "the first of T candidates whose noisy values pass: where a bound fails with probability p for each of them, "
     "independently, it fails for some with 1 - (1 - p)^T, which is to be at most omega'/2.",
-    (
-        Severity.PROOF,
+    Severity.PROOF(
         "A union bound over the T candidates is missing: omega'/(2T) for omega'/2, so that log(T/omega') stands for "
         "log(1/omega') in (114) to (121), with data S_j that the candidates do not depend on. The thresholds of "
         "Algorithm 4 serve the fixed x_p of the first part, and may stay; (10) hides the logarithm.",
@@ -147,8 +144,7 @@ at("eq96", "eq. (96)", "Error of a gradient of all data")(
     Rate(deviation, G * sqrt(dev) / (sqrt(m * n) * epsilon), averaged),
     "m independent deviations of scale 2G/sqrt(n), averaged. (Read as it stands; with sqrt(m) n epsilon, as "
     "elsewhere, it would not follow either.)",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "There is no epsilon in an error of sampling; (104) and Algorithm 4 have none.",
         G * sqrt(dev) / sqrt(m * n),
     ),
@@ -158,8 +154,7 @@ example = {sigma1: 1, m: 1, d: 100, omega_s: 0.1}
 at("eq97", "eq. (97), first bound", "Norm of the noise of a gradient")(
     Identity(deviation, sqrt(2 * sigma1**2 * log(16 / omega_s) / m), tail_of_p, eighth, example=example),
     "Lemma 10 and Definition 6 at the probability omega'/8.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "sqrt(d) is missing (the next member has it), and Lemma 10 gives another factor 2 sqrt(2). What the bound is "
         "for is theta_p, not xi_p.",
         4 * sigma1 * sqrt(d * log(16 / omega_s) / m),
@@ -180,8 +175,7 @@ at("eq98", "eq. (98) and (99)", "Logarithm that the deviation of a Hessian needs
     Identity(needed, log(8 * d / omega_s), -log(omega_s / 8 / (2 * d)), example={d: 10, omega_s: 0.1}),
     "2d e^-l is to be omega'/8, where l is the exponent of Lemma 14 at m n = (4/9) l, and 2d the factor that a norm "
     "needs.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The norm needs 2d: with the printed t the probability is omega'/4. log(16d/omega') for log(8d/omega'), in t "
         "and in the condition, repairs it for a fixed point; for that which "
         "is chosen out of T, log(16 T d/omega') (thm4.union).",
@@ -214,8 +208,7 @@ square = symbol("square", "one of the squares of (10)")
 at("thm4.cross.sampling", "eq. (10), fourth term", "Cross term of alpha and the deviation of the Hessian")(
     Identity(cross, a / sqrt(m * n), sqrt(a * square), {square: 1 / (m * n)}, example={a: 0.01, m: 1, n: 10**4}),
     "A cross term is the geometric mean of two squares, here of alpha and 1/(m n).",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "sqrt(alpha)/sqrt(m n); up to constants nothing changes, since a cross term is at most the larger of its two "
         "squares.",
         sqrt(a) / sqrt(m * n),
@@ -231,8 +224,7 @@ example = {a: 0.01, m: 1, n: 10**4, data: 10**4, d: 10}
 at("thm4.cross.third", "eq. (10)", "Cross term of the deviation and the noise of the Hessian")(
     Identity(cross, Integer(0), sqrt(square / (m * n)), by_noise, example=example),
     "The geometric mean of 1/(m n) and the last term of (10), which has seven terms and not this one." + as_read,
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "The third cross term of the square, d/(sqrt(m) n epsilon alpha^(5/4) sqrt(m n)), is missing in (10). Up to "
         "constants nothing changes, since it is at most the larger of its two squares, which are there.",
         d / (data * a ** Rational(5, 4) * sqrt(m * n)),

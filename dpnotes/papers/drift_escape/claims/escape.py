@@ -20,8 +20,7 @@ at("sec1.prior", "Section 1, contribution 2", "Private term of the rate quoted f
     Crossover(p**2 * threshold / a**4, a**2, a, p ** Rational(2, 7), example={p: 0.01}),
     "Step size 1/M and constants 1, as prior work has it: the noise of a fresh gradient gives kappa = p/alpha for p = "
     "sqrt(d)/(n epsilon), and that of the differences then is p^2 kappa/alpha^4 = alpha^2.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "The exponent should be 3/7, as the prior work has it. With 2/7 the rate called over-optimistic would be "
         "larger than the one that corrects it.",
         p ** Rational(3, 7),
@@ -34,8 +33,7 @@ place = "Section 3, with the rates of contribution 2"
 at("sec3.looser", place, "The corrected rate is looser than the one of prior work")(
     Inequality(p ** Rational(2, 5), p ** Rational(2, 7), sense=">=", example={p: 0.01}, subject=ordinary),
     "The two private terms; p = sqrt(d)/(n epsilon) < 1.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "True for the exponent 3/7 of the prior work; with the printed 2/7 the corrected rate would be tighter.",
         p ** Rational(3, 7),
     ),
@@ -59,8 +57,7 @@ at("eq4.eta", "eq. (4), with (40) and (41)", "Step size for which gradient noise
     Choice({eta: step, **by_steps}, {"P_sg": eta * M * sqrt(escape_steps) * iota}, 1 / sqrt(s)),
     "Lemma 12 bounds the accumulated gradient noise by sqrt(T_esc) eta M |x_t| sqrt(iota), and |x_t| itself carries "
     "sqrt(iota) by (35); (41) needs the product eta M sqrt(T_esc) iota to be at most of order 1/sqrt(s).",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The factor sqrt(iota) of (35) is lost between (35) and (40). With the printed step size eta M sqrt(T_esc) "
         "iota = sqrt(mu), not 1/sqrt(s), so that (41) holds for no s; eta = sqrt(rho alpha)/(M^2 iota^3) repairs it "
         "at the price of a logarithm.",
@@ -97,8 +94,7 @@ at("eq5.second", "eq. (5), second entry, with (47)", "Second entry of mu")(
     "(46) with beta as defined: 2^mu sqrt(eta) r/(40 sqrt(2) (rho alpha)^(1/4)) must reach S; the least curvature "
     "sqrt(rho alpha) is the worst case. (With sqrt(eta) r for sqrt(eta r), another reading of the text, the units "
     "differ as well.)",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The logarithm is taken of a quantity with a unit: (46) drops the factor 1/sqrt(gamma) of beta and writes "
         "sqrt(eta r) for sqrt(eta) r. The base of the logarithm is 2, as (47) uses it.",
         log(reach) / log(2),
@@ -118,8 +114,7 @@ bend = eta * rho * radius * escape_steps
 at("eq39", "below (39)", "What keeps the curvature term of the dynamics small")(
     Identity(bend, 1 / s, bend, where={**by_steps, **by_radius}, example={s: 100, iota: 100}),
     "The product of the definitions (4).",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "A factor sqrt(iota) is missing, in the text that was read: 2 c eta rho S T_esc sqrt(iota) = 2c/s. The "
         "conclusion (39), which carries sqrt(iota), stands.",
         1 / (s * sqrt(iota)),
@@ -137,8 +132,7 @@ at("eq40", "eq. (40)", "Bound of the accumulated gradient noise")(
     Identity(unstable, 2 * c * eta * M * sqrt(escape_steps) * sqrt(iota), noise_sum, drift35, example=example),
     "Lemma 12 for T_esc steps of noise eta M |x_t|, with |x_t| <= 2 c beta eta r sqrt(iota) from (35), in units of "
     "beta eta r; constants as printed.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The bound (35) of |x_t| carries sqrt(iota), and Lemma 12 another: iota for sqrt(iota).",
         2 * c * eta * M * sqrt(escape_steps) * iota,
     ),
@@ -152,8 +146,7 @@ printed, mended = (
 at("eq43", "above (43)", "Failure probabilities of one step of the induction")(
     Inequality(*printed, box, example=example),
     "In units of e^-iota; L stands for log(S/(eta r)).",
-    (
-        Severity.EDGE,
+    Severity.EDGE(
         "It takes d log(S/(eta r)) >= 1: the inner logarithm of (5) has to be replaced by its maximum with 1.",
         Inequality(*mended, box),
     ),
@@ -166,8 +159,7 @@ noises = symbol("kick", "difference of the noises", GRADIENT, domain=Domain(), l
 at("eq24", "eq. (24)", "Difference of the coupled runs after one step")(
     Identity(apart, gap - eta * slope + noises, gap - eta * (slope + noises), example={gap: 1, eta: 1}),
     "(2) and (3) for both runs; the noises stand for their differences.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "The bracket has to enclose the differences of the noises: printed, a gradient is added to a length. (25) is "
         "right.",
         gap - eta * slope - eta * noises,
@@ -185,8 +177,7 @@ in_ball = {**box, way: (1e-3, 1), other_way: (1e-3, 1)}
 at("eq32.hessian", "eq. (36) and (37)", "Change of the Hessian within the ball")(
     Inequality(sqrt(rho * alpha), rho * radius, box, where=by_radius, example=example, subject=mean_hess_f),
     "Both runs at the saddle, where the curvature is -sqrt(rho alpha) or less; iota > 1.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "(36) should subtract the Hessian H at the saddle, as Lemma 17 does, and have a norm.",
         Inequality(mean_change, rho * radius, in_ball, where=by_radius, subject=from_saddle),
     ),
@@ -239,8 +230,7 @@ at("lemma18.level", "Lemma 18, eq. (30), and (5), with Lemma 7", "The perturbati
     Inequality(far, two_thirds, box, ">=", conditions=doubled, example=example, subject=below),
     "As for (30), exactly: the chance that a Gaussian exceeds beta eta r/10, at the noise r_t of a step. Lemma 7 "
     "bounds r_t by r from above only, and Theorem 2 uses (30) and (5) at this r.",
-    (
-        Severity.PROOF,
+    Severity.PROOF(
         "(30) and (5) need the noise from below, Lemma 7 gives r from above: with a tenth of r the probability is "
         "below 2/3. With r_min <= r_t in their place both hold; the fresh gradient's noise, sqrt(c_1 log(1/delta)) "
         "G/(b_1 epsilon), is such a bound, but it is drawn once for many steps (thm2.noise).",
@@ -255,8 +245,7 @@ at("eq32", "eq. (32)", "Probability of the induction")(
     Inequality(succeeds, at_worst, box, example=example, subject=probability),
     "Each of t steps fails with probability at most 6 d log(S/(eta r)) e^-iota, here w of it; L stands for log(S/(eta "
     "r)), T for t.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "'At most' should be 'at least': (32) is what the induction shows, and (31) needs it from below.",
         Inequality(succeeds, at_worst, box, ">=", subject=probability),
     ),
@@ -277,7 +266,7 @@ needed_iota = -log(Rational(1, 6) / (6 * d * escape_steps * log(radius / (eta * 
 at("eq43.iota", "below (43)", "What iota has to be")(
     Identity(iota, log(36 * d * escape_steps * log(radius / eta)), needed_iota, conditions=(radius > eta * r,)),
     "6 d T_esc log(S/(eta r)) e^-iota is to be 1/6.",
-    (Severity.TYPOGRAPHICAL, "r is missing: S/eta is no number.", log(36 * d * escape_steps * log(radius / (eta * r)))),
+    Severity.TYPOGRAPHICAL("r is missing: S/eta is no number.", log(36 * d * escape_steps * log(radius / (eta * r)))),
 )
 
 growth = (1 + eta * gamma) ** escape_steps
@@ -285,8 +274,7 @@ beta = {scale: growth / sqrt(2 * eta * gamma)}
 at("eq46", "eq. (46)", "Drift after the escape steps")(
     Identity(drift_bound, growth * sqrt(eta * r) / (40 * sqrt(2)), scale * eta * r / 40, beta),
     "beta(t) = (1 + eta gamma)^t/sqrt(2 eta gamma), as defined above Lemma 18.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "beta eta r = (1 + eta gamma)^T_esc sqrt(eta) r/sqrt(2 gamma): the factor 1/sqrt(gamma) is lost, and, in the "
         "text that was read, r stands under the root. The right side is no length.",
         growth * sqrt(eta) * r / (40 * sqrt(2 * gamma)),
@@ -297,8 +285,7 @@ small = symbol("x", "a number in (0, 1]", domain=Domain(0, 1, closed=True), usua
 at("eq47.doubling", "below (47)", "1 + x > 2^x")(
     Inequality(2**small, 1 + small, {small: (1e-6, 1)}, "<", example={small: 1}),
     "Claimed for all x in (0, 1]; used to turn (1 + eta sqrt(rho alpha))^T_esc into 2^mu.",
-    (
-        Severity.EDGE,
+    Severity.EDGE(
         "There is equality at x = 1; the weak inequality is all that is needed.",
         Inequality(2**small, 1 + small, {small: (1e-6, 1)}),
     ),
@@ -314,8 +301,7 @@ argument = symbol("X", "argument of the logarithm", domain=Domain(1))
 at("eq47.logarithm", "eq. (47)", "mu = log X makes 2^mu equal to X")(
     Identity(2**mu, 2 ** log(argument), argument, example={argument: 10}),
     "The last step of (47); X stands for the argument of the second entry of (5).",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "log has to be the logarithm to the base 2, as in Lemma 2 and Corollary 3, which the paper does not say. "
         "(Lemmas 5 and 19 hold for either base, and where the natural one is meant it writes ln.)",
         2 ** (log(argument) / log(2)),
@@ -340,8 +326,7 @@ least, printed = log(1 / omega0) / log(Rational(4, 3)), Rational(5, 2) * log(1 /
 at("lemma2", "Lemma 2", "Attempts that suffice")(
     Inequality(least, printed, example={omega0: 0.01}, subject=repeats),
     "All of Q attempts fail with probability at most (3/4)^Q, which is to be at most omega_0.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "The base of the logarithm, as in eq47.logarithm: with the natural one (3/4)^Q = omega_0^0.72 > omega_0; the "
         "lemma holds for the logarithm to the base 2, that is for Q = 3.61 ln(1/omega_0). The least is "
         "ln(1/omega_0)/ln(4/3) = 3.48 ln(1/omega_0).",

@@ -68,8 +68,7 @@ at("alg2.update", "Algorithm 2, lines 12 and 13", "Differences that an estimate 
     "Algorithm 2 executed for moves of length 1 and kappa = 4. As printed, drift and time move on in the else branch "
     "only: a fresh gradient's step is taken again at once, and g_{t-1} with one more difference replaces it. Derived: "
     "both lines after both branches, as in Algorithm 3.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "Lines 12 and 13 should stand below both branches, as lines 17 and 18 of Algorithm 3 do, and as drift_t in the "
         "proofs of Lemmas 7 and 8 has it. Printed in the else branch, no estimate carries a fresh gradient: it is "
         "overwritten in the next pass, and g_t sums t differences from an undefined g_0. Privacy is not touched, "
@@ -85,8 +84,7 @@ at("lemma7.jump", "Lemma 7, proof, with Algorithm 1, line 11", "Drift when an at
     Inequality(kappa * way + (radius * other_way) ** 2, kappa, shares_region, example=example, subject=squared_moves),
     "The moves that the drift counts, w kappa, and one jump back to the tested point, v of the radius S, since the "
     "last fresh gradient. The proof bounds the sum by kappa almost surely.",
-    (
-        Severity.PROOF,
+    Severity.PROOF(
         "A repeated attempt begins at the tested point: the oracle is asked there after a point up to S away, and the "
         "drift, which adds eta^2 |g|^2, does not know of it. What the oracle's state is then is not said. With the "
         "actual move in the drift, or the state of the tested point restored, Lemma 7 stands; else S^2 is added.",
@@ -154,8 +152,7 @@ at("lemma8.resets", place, "Decrease of the risk over a path with repeated attem
     "The sum telescopes to w U; at each of N Q jumps back to the tested point, where the gradient is at most 4 chi, "
     "the risk rises again by what the attempt had won, v (4 chi S + M S^2/2), which the pieces of the path may spend "
     "again.",
-    (
-        Severity.PROOF,
+    Severity.PROOF(
         "The decreases are summed as if the path were one: when a failed attempt has won something, the jump back to "
         "the tested point loses it, and U bounds the sum only with these losses. The count of fresh gradients, O(U "
         "eta/kappa), is not proved: 4 chi S costs logarithms only, M S^2/2 could cost a power. A fresh gradient at "
@@ -339,8 +336,7 @@ def rates(
         Rate(alpha, printed, regime=plain, normalised=ones, **balance),
         "The noise of the oracle (Lemma 7 or 9), the number of fresh gradients (Lemma 8), the number of steps (72) "
         "and the step size (4); alpha, eta, kappa, b_1 and b_2 are chosen as well as possible." + reading,
-        (
-            Severity.RATE,
+        Severity.RATE(
             f"{lost}{third}, which is the largest where p = sqrt(d)/(n epsilon) is between n^(-11/12) and n^(-5/7) "
             "(for one client).",
             printed + (d / (count * scale**2)) ** Rational(2, 17),
@@ -360,15 +356,14 @@ def rates(
         Rate(alpha, full, regime=small_errors(count, scale), **balance),
         f"As Theorem {number}, with G, M, rho and U; alpha below (G^2 M^2/rho)^(1/3), as it is whenever it is at most "
         "G and M >= sqrt(rho alpha)." + reading,
-        (Severity.RATE, f"The term (G^2 M^4 U^3/sqrt(rho))^(2/17) {third} is lost.", full + mixed_error(count, scale)),
+        Severity.RATE(f"The term (G^2 M^4 U^3/sqrt(rho))^(2/17) {third} is lost.", full + mixed_error(count, scale)),
         calculation=samples,
         premises=PROOF_OF_RATES,
     )
     at(f"{place}.parameters", f"Theorem {number}", f"Parameters of Theorem {number}")(
         choice(count, scale, clients, full, Max(sampling, privacy)),
         "b_1, b_2 and kappa as printed, with chi for alpha up to constants." + reading,
-        (
-            Severity.RATE,
+        Severity.RATE(
             "The printed kappa does not reach the stated rate. kappa = G^2 U eta/(n alpha^2) + G sqrt(d) U eta/(n "
             "epsilon alpha), in terms of the error alpha and eta = sqrt(rho alpha)/M^2, reaches the corrected one, "
             "which no kappa improves.",
@@ -387,7 +382,7 @@ in_proof, in_theorem = (thresholds(*single, power)[1] for power in (Rational(2, 
 at("appE.3.kappa", "Appendix E.3", "Second member of kappa, in the proof")(
     Crossover(fresh_side, differences_side, kappa, in_proof, example=example),
     "As in Theorem 2, where the power of d is 2/5.",
-    (Severity.TYPOGRAPHICAL, "The power of d should be 2/5, as in the theorem.", in_theorem),
+    Severity.TYPOGRAPHICAL("The power of d should be 2/5, as in the theorem.", in_theorem),
 )
 
 term = symbol("i", "one of the differences", domain=COUNT)
@@ -399,8 +394,7 @@ at("thm2.noise", "eq. (3) and Condition 1, as Theorem 2 uses them", "Correlation
     Identity(name, Integer(0), now / sqrt(now * then), instances=({since: 1}, {since: 5}), example=example),
     "Algorithm 2 adds to the noise of the last fresh gradient, of variance sigma^2, that of each difference, of "
     "variance r^2 here: steps k and k + 1 after it share all but the last.",
-    (
-        Severity.PROOF,
+    Severity.PROOF(
         "Lemmas 1, 13, 18 and 19, and Corollary 2, take the noise of each step to be fresh, with mean 0 given the "
         "past; that of Algorithm 2 is a sum, nearly the same from step to step. Lemma 4 survives, by Cauchy-Schwarz; "
         "for Lemmas 1 and 18 a version for sums of martingale differences is missing.",

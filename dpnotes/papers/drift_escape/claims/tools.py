@@ -33,8 +33,7 @@ at("lemma12.root", "Lemma 12, eq. (15)", "Logarithm of a sum with random scales"
     Identity(unsigned, C * sqrt(variances) * iota, by_tail, {failing: exp(-iota)}, example=point),
     "Lemma 11 for fixed scales, with log(1/p) for log(2d/p), at p = e^-iota: where the scales do not vary, Lemma 12 is "
     "that lemma. (40) and eq. (4) use it with iota under the root.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "iota belongs under the root, as in Lemma 11, in the source, and where the lemma is used. As printed it is "
         "true for iota >= 1, but gives sqrt(iota) more than (40) takes from it.",
         C * sqrt(variances * iota),
@@ -44,8 +43,7 @@ of_logs = log(2 * d / omega) / log(2 / omega)
 at("cor3", "proof of Corollary 3", "Logarithm in the scale of a sum")(
     Inequality(of_logs, 2 * log(d), {omega: (1e-9, 0.999)}, example=example, subject=log_ratio),
     "What the proof needs for all omega in (0, 1).",
-    (
-        Severity.EDGE,
+    Severity.EDGE(
         "In one dimension, where the printed scale is 0, it fails; with natural logarithms in up to six "
         "(eq47.logarithm). 1 + log(d)/log(2) is the least that holds for all omega.",
         Inequality(of_logs, 1 + log(d) / log(2), {omega: (1e-9, 1 - 1e-9)}, subject=log_ratio),
@@ -57,8 +55,7 @@ squares = symbol("sum of squares", "sum of the squared scales", (LOSS / LENGTH) 
 at("cor3.scale", "proof of Corollary 3", "Scale of a sum, in the proof")(
     Identity(sum_scale, sqrt(C * log(d) * T * psi), C * sqrt(log(d) * squares), {squares: T * psi**2}),
     "The corollary's own scale, for T equal scales psi.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "The scales under the root have to be squared, and C is C^2.",
         sqrt(C**2 * log(d) * T * psi**2),
     ),
@@ -72,8 +69,7 @@ size_probability = symbol("Pr", "probability that the sum of k signs is at least
 at("lemma14", "Lemma 14", "Matrix Bernstein inequality for a norm")(
     Inequality(sure, exp(-exponent), {signs: (9, 9)}, example={signs: 9}, subject=size_probability),
     "d = 1: nine random signs, B = 1, sigma^2 = k = 9, t = 1; their sum is odd, so at least 1 in size.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The cited theorem bounds the largest eigenvalue; the norm needs the factor 2d.",
         2 * exp(-exponent),
     ),
@@ -99,8 +95,7 @@ at("def7", "Definition 7, first sentence", "Privacy loss of the Gaussian mechani
     Inequality(least, printed, box, example=example, subject=epsilon_min),
     "Two Gaussians z standard deviations apart: with epsilon = z^2/2 - z v the failure probability is at least 1 - "
     "exp(-v^2/2), since Phi(v) - e^epsilon Phi(v - z) is.",
-    (
-        Severity.EDGE,
+    Severity.EDGE(
         "The sentence says any sigma > 0; the formula holds for epsilon < 1 only, as the next sentence assumes. "
         "(z^2/2 + z sqrt(2 log(1/delta)), delta) holds for every sigma: the least over orders a = 1 + t of the Renyi "
         "bound a z^2/2 + log(1/delta)/(a - 1).",
@@ -128,8 +123,7 @@ at("thm4.privacy", "Theorem 4, with Algorithm 4, lines 3 and 4", "Privacy of the
     at_any_epsilon(of_all, (c1, c2)),
     "T gradients of sensitivity 2G/n and T Hessians of 2M sqrt(d)/n, released with the printed noise, are one Gaussian "
     "of z = 2 epsilon sqrt((1/c_1 + 1/c_2)/log(1/delta)); the theorem asks for epsilon > 0 only.",
-    (
-        Severity.EDGE,
+    Severity.EDGE(
         "As in Theorem 2: no constants c_1, c_2 serve for all epsilon. For epsilon <= log(1/delta) the constant 12 + 8 "
         "sqrt(2) = 23.3 is enough for both.",
         at_small_epsilon({multiplier: of_all.xreplace(dict.fromkeys((c1, c2), 12 + 8 * sqrt(2)))}, enough_of),
@@ -141,8 +135,7 @@ enough = symbol("epsilon_enough", "privacy loss that is not exceeded", latex="\\
 at("thm2.privacy", "Theorem 2, with Algorithm 2, line 5", "Privacy of a fresh gradient for every epsilon")(
     at_any_epsilon(of_one, (c1,)),
     "The printed noise makes z = 2 epsilon/sqrt(c_1 log(1/delta)); the theorem asks for epsilon > 0 only.",
-    (
-        Severity.EDGE,
+    Severity.EDGE(
         "No constants c_1, c_2 serve for all epsilon: it takes epsilon of order log(1/delta) at most. For epsilon <= "
         "log(1/delta) the constant 6 + 4 sqrt(2) = 11.7 is enough.",
         at_small_epsilon({multiplier: of_one, c1: 6 + 4 * sqrt(2)}, enough),

@@ -15,8 +15,7 @@ at, CLAIMS = PAPER.section()
 at("appB.property1", "Appendix B.1, property (i)", "Goldstein points of smooth losses")(
     Rate(norm, alpha + beta, {"stationarity": beta, "radius": smoothness * alpha}),
     "An H-smooth loss: gradients within alpha differ by at most H alpha.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "For H-smooth losses an (alpha, beta)-stationary point is (H alpha + beta)-stationary: O(alpha + beta) adds a "
         "length to a gradient.",
         smoothness * alpha + beta,
@@ -36,8 +35,7 @@ at("eq19", "eq. (19)", "Lasry-Lions smoothing")(
     Identity(value_inside, hz + (z - y) ** 2 / (4 * lam) - (y - x) ** 2 / (2 * lam), envelope, twice, example=example),
     "-M_lambda(-M_2lambda(h)) by the definition of the envelope: the outer one is a maximum over z, the inner a "
     "minimum over y of h(y) + |z - y|^2/(4 lambda).",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "The bracket should be h(y) + |z - y|^2/(4 lambda) - |z - x|^2/(2 lambda). As printed, its minimum over y is "
         "minus infinity, since y^2 has the factor 1/(4 lambda) - 1/(2 lambda). The proof of Lemma B.3 uses the right "
         "one.",
@@ -53,8 +51,7 @@ at("factB.2.ii", "Fact B.2 (ii)", "Error of Lasry-Lions smoothing")(
     Inequality(L * z - z**2 / (4 * lam), L * lam, example={L: 4, lam: half, z: 4}),
     "h = -L|x| at 0: h - M_2lambda(h) is at least L z - z^2/(4 lambda) for every z, and the outer envelope adds "
     "nothing at the peak.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "L lambda should be L^2 lambda, which is attained by -L|x| at 0 (8 against 2 for L = 4, lambda = 1/2).",
         L**2 * lam,
     ),
@@ -68,8 +65,7 @@ at("factB.2.iii", "Fact B.2 (iii)", "Minimisers of Lasry-Lions smoothing")(
 at("factB.2.iv", "Fact B.2 (iv)", "Smoothness of Lasry-Lions smoothing")(
     Identity(smoothness, L / lam, diff(x**2 / (2 * lam), x, 2)),
     "h = -L|x|: the smoothed function is -x^2/(2 lambda) - lambda L^2 for |x| <= lambda L.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "O(L/lambda)-smooth should be (1/lambda)-smooth, whatever L; the slip enters Theorem B.5 as L^(4/3).",
         1 / lam,
     ),
@@ -81,8 +77,7 @@ at("lemmaB.3", "Lemma B.3", "Radius of Lasry-Lions smoothing")(
 at("lemmaB.3.distance", "Proof of Lemma B.3", "Distance to the maximiser")(
     Inequality(u * lam * beta, lam * beta, {beta: (0.01, 10)}, sense=">=", example={u: half, lam: 1, beta: 1}),
     "lambda times the gradient's norm, u beta at a beta-stationary point.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "|x - z*| = lambda beta should be at most that; the radius of the lemma needs no more.",
         Inequality(u * lam * beta, lam * beta, {beta: (0.01, 10)}),
     ),
@@ -106,8 +101,7 @@ at("thmB.5.rate", "Theorem B.5", "Sample size with Lasry-Lions smoothing")(
     Rate(n, n_b5 * L**third, {"n": n}, (n, lam), lasry_lions, far, order="Omega", tilde=True),
     "Proposition B.4 with L0 = L and L1 = 1/lambda at most beta, and 3 lambda L at most alpha; for R >= "
     "alpha/sqrt(d), since x_0 within alpha of a minimiser is stationary.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "Inherits Fact B.2 (iv), whose smoothness L/lambda should be 1/lambda: L^(4/3) should be L, as the units show.",
         n_b5,
     ),
@@ -117,8 +111,7 @@ at("thmB.5.start", "Appendix B.2, above Theorem B.5", "Distance to minimisers af
     Identity(R_smoothed, R, R + lam * L),
     "Components 2L|x| and L|x - a| with a >= 2 lambda L, from -R: smoothed, the first has the slope x/lambda near 0, "
     "which balances the second's -L at x = lambda L.",
-    (
-        Severity.EDGE,
+    Severity.EDGE(
         "An assumption, made for simplicity as the paper says, that can fail: Fact B.2 (iii) is about one component, "
         "and the mean of smoothed components has other minimisers, here lambda L = alpha/3 farther away.",
         R + lam * L,
@@ -134,8 +127,7 @@ at("thmC.2", "Theorem C.2", "Concentration of vectors")(
     ),
     "d = 1 and one variable X = 1 or -1, which is 1-norm-sub-Gaussian: |X| >= v with probability 1 for v <= 1. The "
     "printed bound at c sqrt(log(d/gamma)) = v is gamma = d exp(-v^2/c^2).",
-    (
-        Severity.EDGE,
+    Severity.EDGE(
         "log(d/gamma) should be log(2d/gamma), as in Jin et al. (2019): at d = 1 the printed bound gives an event of "
         "probability 1 a probability below 1, for every c.",
         Inequality(Integer(1), 2 * d * exp(-((v / c) ** 2)), {d: (1, 1), c: (1.2012, 100)}, where={d: Integer(1)}),

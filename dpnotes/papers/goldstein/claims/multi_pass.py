@@ -57,8 +57,7 @@ fine = {"beta <= L d^(-1/4)": beta * d ** Rational(1, 4) / L}
 at("thm4.1.parameters", "Theorem 4.1, and its proof", "Parameters of many passes")(
     multi_parameters(alpha * move, steps / alpha, m41, fine),
     "The terms of the proof at the printed parameters and n, against beta.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "D = alpha^2 beta^2/L^2 is no length, and T = Phi L^2/(alpha^2 beta^3) no number: from L sqrt(D/alpha) = beta "
         "and Phi/(D T) = beta follow D = alpha beta^2/L^2 and T = Phi L^2/(alpha beta^3). In units with alpha > 1 the "
         "printed D misses beta (alpha = 4, beta = 0.1, L = 1: the second term is 0.2); for alpha < 1 it takes 1/alpha "
@@ -73,8 +72,7 @@ at("thm4.1.period", "Theorem 4.1", "Period of many passes, once D and T have the
     multi_parameters(move, steps, m41, {}),
     "The printed D and T with alpha for alpha^2, which thm4.1.parameters corrects; the other parameters as printed, "
     "for every beta <= L.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "Here D and T are those that the units ask for, not those in print. Then Sigma = alpha/(D sqrt d) = "
         "L^2/(beta^2 sqrt d) is a number of steps only where beta <= L d^(-1/4), which the theorem does not assume. "
         "With D = min(alpha beta^2/L^2, alpha/sqrt d) and T = Phi/(D beta) the same n suffices for every beta <= L.",
@@ -126,8 +124,7 @@ at("lemma4.3.epsilon", "Lemma 4.3, and Theorem 4.1", "Noise of resets for a larg
     ),
     "T/Sigma Gaussian releases of sensitivity 2L/n have the ratio mu = sqrt(T/Sigma) (2L/n)/sigma_1; as in "
     "prop2.5.epsilon, delta <= 1/4 at epsilon >= 1 takes mu < sqrt(2 epsilon). The O is taken with a constant c.",
-    (
-        Severity.EDGE,
+    Severity.EDGE(
         "No constant serves for every epsilon > 0, which Theorem 4.1 allows: with the constant 10 and T/Sigma = 1, "
         "delta is 1.0 at epsilon = 1,000. Assume epsilon <= log(1/delta), or take sqrt(T/Sigma) (2L/n) (sqrt(l + "
         "epsilon) + sqrt(l))/(epsilon sqrt 2) with l = ln(1/delta), which always suffices.",
@@ -147,8 +144,7 @@ at("lemma4.3.m", "Lemma 4.3 and Theorem 4.1", "Directions for privacy of many pa
     Choice(few_directions, {"noise": multi_noise, **of_directions}, multi_noise, multi_sensitivity, whole_steps),
     "Lemma 3.4 with B = n, to which the text refers: the errors L d/sqrt(m) of the directions must not exceed the "
     "sensitivities L/n and L sqrt(d) D/(alpha n) for which the noise is made.",
-    (
-        Severity.PROOF,
+    Severity.PROOF(
         "This m makes the directions' variance as small as the noise (Lemma 4.4), but the proof of privacy is Lemma "
         "3.4 with B = n, which asks for m >= d^2 n^2 and m >= d n^2 alpha^2/D^2 (times a logarithm, with a union "
         "over all T steps). At Phi = L = 1, d = 100, alpha = beta = 0.1, epsilon = 1, delta = 1e-6 and n = 11754 the "
@@ -189,8 +185,7 @@ at("prop5.1", "Proposition 5.1, and eq. (15)", "From the empirical to the popula
     "One dimension, L = 1: the slope of a sample's loss on each of N cells of the line is 1 with probability 3/4, "
     "else -1, independently. The population has slope 1/2 everywhere; with N large, some cell within alpha has an "
     "empirical slope of at most 0, so that the empirical Goldstein norm is 0, for every n.",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "False under Assumption 2.2 alone: the cited uniform convergence (Mei et al. 2018, Theorem 1) needs Hessians, "
         "and gradients of nonsmooth losses do not converge uniformly. The smoothed losses have (L "
         "sqrt(d)/alpha)-Lipschitz gradients; for them the same bound follows from a net of X + B_alpha and "
@@ -202,7 +197,7 @@ at("prop5.1", "Proposition 5.1, and eq. (15)", "From the empirical to the popula
 at("sec5.size", "Section 5, below Proposition 5.1", "Samples for generalisation")(
     Rate(n, d / beta**2, {"n": n}, (n,), general, logs=(ell_net,), order="O"),
     "The generalisation error at most beta.",
-    (Severity.TYPOGRAPHICAL, "n = O(d/beta^2) lacks the factor L^2 that Remark 4.2 has.", L**2 * d / beta**2),
+    Severity.TYPOGRAPHICAL("n = O(d/beta^2) lacks the factor L^2 that Remark 4.2 has.", L**2 * d / beta**2),
 )
 
 directions_first = {
@@ -239,8 +234,7 @@ at("eq10", "eq. (10), and the sentence below it", "Mean of the first-order estim
     Identity(mean, (sign(1 + u) + sign(u - 1)) / 2, (1 + u) / 2 - (1 - u) / 2, example={u: half}),
     "d = 1, loss |x| at x = u alpha with u < 1: the mean of the slopes at x + alpha and x - alpha (the sphere), "
     "against the zero-order estimate (|x + alpha| - |x - alpha|)/(2 alpha) = u.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "y ~ Unif(S^{d-1}) should be uniform in the ball, as Algorithm 5 has it: directions on the sphere do not give "
         "the mean of the zero-order estimator, 0 against 1/2 at u = 1/2.",
         Identity(mean, (1 + u) / 2 - (1 - u) / 2, (Max(1 + u, 0) - Max(1 - u, 0)) / 2),
@@ -256,8 +250,7 @@ at("remark6.2", "Remark 6.2, and Section 1.1", "Oracle calls with and without gr
 at("lemma6.3.reset", "Lemma 6.3, first case", "Sensitivity of a reset with gradients")(
     Inequality((u + v) * L / B1, L / B1, example={L: 1, B1: 10, u: 1, v: 1}),
     "One of B1 gradients, of norm u L, is replaced by another of norm v L, which may be opposite.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The exact bound L/B1 should be 2L/B1: f = L x_1 and f = -L x_1. With the logarithms of Proposition 2.5 to "
         "base 2, as those of Algorithm 1, its constant 4 makes up for the factor: at delta = 1e-6 nothing breaks for "
         "epsilon up to 20, whatever the period. (With ln, it would not at a period of 2, from epsilon = 2 on.)",
@@ -279,7 +272,7 @@ at("lemma6.4.m", "Lemma 6.4, and Theorem 6.1", "Directions for privacy with grad
 at("lemma6.4.sigma", "Lemma 6.4", "Noise of one pass with gradients")(
     Rate(sigma, sigma_lemma, stated_tree),
     "Proposition 2.5 with the sensitivities of Lemma 6.3.",
-    (Severity.CONSTANT, log_wording, sigma_lemma * sqrt(ell_sum)),
+    Severity.CONSTANT(log_wording, sigma_lemma * sqrt(ell_sum)),
 )
 
 first_variance = L**2 / B1 + L**2 * d * D**2 * period / (alpha**2 * B2) + sigma**2 * d * ell_sum

@@ -17,8 +17,7 @@ at("eq4", "eq. (4)", "Two-point estimator")(
     Identity(mean, d * first_moment, Integer(1), {first_moment: Integer(0)}, example={d: 10}),
     "A linear loss of unit slope along the first axis: the mean of (d/2 alpha)(f(x + alpha y) - f(x - alpha y)) for y "
     "uniform on the unit sphere, whose coordinates have mean 0 and mean square 1/d.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "Equation (4) lacks the factor y_j: as printed it is a number of mean 0, not a vector. Algorithm 3 has it.",
         Identity(mean, d * second_moment, Integer(1), {second_moment: 1 / d}, example={d: 10}),
     ),
@@ -26,8 +25,7 @@ at("eq4", "eq. (4)", "Two-point estimator")(
 at("alg3.mean", "Algorithm 3, line 12, and Algorithm 4, line 11", "Two-point estimator with directions in the ball")(
     Identity(mean, d * second_moment * alpha**2, Integer(1), {second_moment: 1 / (d + 2)}, example={d: 10}),
     "A linear loss of unit slope: d E[y_1^2] for y uniform in the ball of radius alpha, E[y_1^2] = alpha^2/(d + 2).",
-    (
-        Severity.RATE,
+    Severity.RATE(
         "The increments draw y from the ball of radius alpha, but use alpha y, d/(2 alpha) and y as for the unit "
         "sphere: the mean is alpha^2 d/(d + 2) times the gradient of a linear loss (0.0083 at d = 10, alpha = 0.1), "
         "so that increments hardly move. y should be uniform on the unit sphere, as at a reset.",
@@ -37,8 +35,7 @@ at("alg3.mean", "Algorithm 3, line 12, and Algorithm 4, line 11", "Two-point est
 at("eq5", "eq. (5)", "Worst-case sensitivity of the two-point estimator")(
     Inequality((u + v) * L * d / B, L * d / B, example={L: 1, d: 10, B: 10, u: 1, v: 1}),
     "Neighbouring minibatches differ in one sample, whose estimates of norms u L d and v L d may be opposite.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "The equation tells of prior work; no guarantee rests on it. Replacing a sample moves the mean by up to 2 L "
         "d/B, as the paper's own proof of Lemma 3.4 has it for smoothed gradients (2L/B).",
         2 * L * d / B,
@@ -77,8 +74,7 @@ at("prop2.5.sigma", "Proposition 2.5", "Noise of the tree")(
     Inequality(sufficient, tree, budgets, where=at_most_ln, example={sensitivity: 1, nodes: 1, delta: 1e-6, u: 0.1}),
     "A period of 2^(q - 1) steps: every query is in at most q nodes, so that q S^2/(2 sigma^2)-zCDP holds; this is "
     "the noise at which it gives (epsilon, delta), for epsilon = u ln(1/delta).",
-    (
-        Severity.EDGE,
+    Severity.EDGE(
         "Only a period of one step is affected: its noise is 4 S sqrt(log 1 ...) = 0, that is none. The number of "
         "nodes that hold a query is floor(log2 Sigma) + 1; with it, and for epsilon <= ln(1/delta), the constant can "
         "be 1.71.",
@@ -93,8 +89,7 @@ at("prop2.5.epsilon", "Proposition 2.5", "Noise of the tree for a large privacy 
     Inequality(necessary, tree, {**budgets, nodes: (2, 13)}, example=large_loss),
     "The first release alone is one Gaussian of ratio mu = S/sigma. At mu = sqrt(2 epsilon) its least delta is 1/2 - "
     "e^epsilon Q(sqrt(2 epsilon)), more than 1/4 for every epsilon >= 1; so delta <= 1/4 needs more noise.",
-    (
-        Severity.EDGE,
+    Severity.EDGE(
         "Noise of the order 1/epsilon is too little for large epsilon: (epsilon, delta) with delta <= 1/4 and epsilon "
         ">= 1 needs sigma > S/sqrt(2 epsilon), which 4 S sqrt(log Sigma log(1/delta))/epsilon is not once epsilon > "
         "32 log Sigma log(1/delta). Theorem 3.1 allows every epsilon > 0. Assume epsilon <= log(1/delta), or add the "
@@ -113,8 +108,7 @@ at("alg1.node", "Algorithm 1, function NODE", "Queries that the nodes of an inde
     Identity(reached, Min(index, Sum(2 ** (levels - level), (level, 1, levels))), index, {}, queries),
     "NODE goes through blocks of Sigma/2, Sigma/4, ... 1 queries and takes those that fit below t: it holds the first "
     "t queries, or all of the blocks together. TREE(t) is to be the noise of the first t queries; Sigma = 8.",
-    (
-        Severity.PRIVACY,
+    Severity.PRIVACY(
         "For Sigma a power of 2, NODE(Sigma) holds the first Sigma - 1 queries only, the same as NODE(Sigma - 1): the "
         "two releases differ by the last query, without noise. The loop should begin at the block of Sigma queries (i "
         "= 0), which T, with levels up to log Sigma + 1, should have. For other Sigma the ceiling asks for nodes that "
@@ -130,8 +124,7 @@ periods = tuple({whole_period: 8, index: t} for t in (8, 1, 2, 7, 9, 15, 16))
 at("alg3.index", "Algorithms 3 and 5, last line", "Index at which the tree is asked")(
     Identity(position, Mod(index, whole_period), since_reset, {}, periods),
     "Queries since the last reset, which is at t mod Sigma = 1, with that of step t; Sigma = 8.",
-    (
-        Severity.PRIVACY,
+    Severity.PRIVACY(
         "It should be ((t - 1) mod Sigma) + 1. At every multiple of Sigma the index is 0, and Algorithm 1 has TREE(1) "
         "to TREE(Sigma) only; evaluated all the same, NODE(0) is empty, and the gradient goes out without noise.",
         Mod(index - 1, whole_period) + 1,
@@ -170,7 +163,7 @@ at("prop2.6", "Proposition 2.6", "Online to nonconvex")(
     saw_origin
     + "Where a tooth is far longer than the radius, the Goldstein norm inside is the slope itself, and the mean "
     "over the blocks is 2 G0 (G0 + G1)/(2 G0 + G1) up to the share of blocks near a turn.",
-    (Severity.CONSTANT, saw_wording, proof_26),
+    Severity.CONSTANT(saw_wording, proof_26),
     calculation=calculate.CONVERSION,
 )
 latex = "\\mathbb{E}\\|\\frac{1}{M} \\sum_m \\nabla h(z_m)\\|"
@@ -178,7 +171,7 @@ block_norm = SYMBOLS.symbol("E|mean of grad h|", "mean norm of a block's mean gr
 at("eq18", "Appendix A, eq. (18)", "Mean norm of a block's gradients")(
     Inequality(sawtooth, printed_26, long_run, where=far_in, example=saw_example, subject=block_norm),
     saw_origin + "With teeth of whole blocks, 2 G0 (G0 + G1)/(2 G0 + G1) is the mean over the blocks.",
-    (Severity.CONSTANT, f"As Proposition 2.6: {saw_wording}", proof_26),
+    Severity.CONSTANT(f"As Proposition 2.6: {saw_wording}", proof_26),
 )
 signs = [first + other for first in (1, -1) for other in (1, -1)]
 largest = D * G1 * sum(abs(total) for total in signs) / Integer(len(signs))
@@ -186,8 +179,7 @@ at("appA.fixed", "Appendix A, above and below Lemma A.1", "Comparators that depe
     Identity(regret, Integer(0), largest, example={D: 1, G1: 1}),
     "Two gradients of size G1 with random signs: the mean of the largest -<g_1 + g_2, u> over ||u|| <= D, against the "
     "largest of the means for a fixed u, which is 0.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "'For any fixed sequence u_1, ..., u_K' should be 'for any sequence', since u_k is then chosen by the "
         "gradients of its block, and a mean for every fixed u does not bound the mean of the best u. The regret of "
         "Lemma A.1 holds on every path, so that nothing else changes.",
@@ -203,8 +195,7 @@ at("appA.moment", "Appendix A, above Lemma A.1", "Second moment behind the regre
     Inequality(spread**2 + (u * L) ** 2, spread**2, example={spread: 1, L: 1, u: 1}, subject=second),
     "The regret needs a bound on E||g||^2, but the text recalls one, s^2, on E||g - grad h||^2; a gradient of norm u "
     "L adds its square.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "'Recalling that E||g - grad h||^2 <= G_1^2' should be E||g||^2 <= G_1^2, as Proposition 2.6 assumes.",
         spread**2 + L**2,
     ),
@@ -212,8 +203,7 @@ at("appA.moment", "Appendix A, above Lemma A.1", "Second moment behind the regre
 at("appA.distance", "Appendix A, below eq. (18)", "Distance of two successive points")(
     Inequality((1 - u) * D + v * D, D, example={D: 1, u: 0.01, v: 0.99}),
     "z_t = x_{t-1} + u Delta_t and z_{t+1} = x_t + v Delta_{t+1}, moves of norm D in one direction.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "Successive points z_t, unlike x_t, may be 2D apart (the proof of Lemma 6.3 uses 2D). That all points of a "
         "block are within M D of their mean is right.",
         2 * D,

@@ -146,8 +146,7 @@ at("lemma3.4.increments", "Lemma 3.4, second case", "Sensitivity of an increment
 at("lemma3.4.log", "Lemma 3.4, second case", "Logarithm of an increment's sensitivity")(
     Rate(ratio, d * B1 / delta, {"failures": d / (delta / B2)}),
     "A union over the estimates of B2 samples, each of which may fail with probability of the order delta/B2.",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "The logarithm of the second case should have B2 in place of B1, as Lemma 6.3 has it.",
         d * B2 / delta,
     ),
@@ -157,8 +156,7 @@ each_fails = {one_fails: delta / (8 * B1)}
 at("lemma3.4.union", "Section 7.1, proof of Lemma 3.4", "Failure probability in the proof")(
     Identity(probability, 1 - delta / 8, 2 * B1 * one_fails, each_fails, example={B1: 10, delta: 0.01}),
     "A union over 2 B1 estimates, each of which fails with probability at most delta/(8 B1).",
-    (
-        Severity.TYPOGRAPHICAL,
+    Severity.TYPOGRAPHICAL(
         "Pr[... >= ...] <= 1 - delta/8 should be <= delta/4; the bound inside should be 2L/B1 + 2Ld "
         "sqrt(...)/sqrt(m), and eq. (11) and (16) lack the constant c of Theorem C.2.",
         delta / 4,
@@ -171,8 +169,7 @@ at("lemma3.5.m", "Lemma 3.5", "Directions for privacy")(
 at("lemma3.5.log", "Lemma 3.5", "Logarithm in the directions for privacy")(
     Rate(ratio, d * B2 / delta, {"resets": d / (delta / B1), "increments": d / (delta / B2)}),
     "The unions of Lemma 3.4 over B1 samples at a reset and B2 at an increment.",
-    (
-        Severity.CONSTANT,
+    Severity.CONSTANT(
         "log(d B2/delta) is too small for resets: with B1 = Sigma > B2 = 1 it should be log(d max(B1, B2)/delta).",
         d * (B1 + B2) / delta,
     ),
@@ -188,7 +185,7 @@ at("lemma3.5.sigma", "Lemma 3.5", "Noise of one pass")(
     Rate(sigma, sigma_lemma, stated_tree),
     "Proposition 2.5 with the sensitivities of Lemma 3.4. (Its delta and that lemma's failures share delta; the O "
     "hides the factor.)",
-    (Severity.CONSTANT, log_wording, sigma_lemma * sqrt(ell_sum)),
+    Severity.CONSTANT(log_wording, sigma_lemma * sqrt(ell_sum)),
 )
 
 one_pass_variance = L**2 / B1 + L**2 * d**2 / (B1 * m) + L**2 * d * D**2 * period / (alpha**2 * B2)

@@ -314,7 +314,8 @@ def test_the_terminal_rounds_noise_up_and_shows_whole_steps():
 
 
 def test_a_risk_says_what_it_assumes():
-    for kappa, words in (({}, "10, the default"), ({"condition_number": 20.0}, "20")):
+    cases: list[tuple[dict[str, Any], str]] = [({}, "10, the default"), ({"condition_number": 20.0}, "20")]
+    for kappa, words in cases:
         (line,) = sentences(choose(**EXAMPLE, goal="risk", **kappa))[:1]
         assert line.endswith(f"under the Polyak-Lojasiewicz condition with condition number {words}).")
 

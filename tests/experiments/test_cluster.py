@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 from typer.testing import CliRunner
 
 from dpnotes.cli.main import app
@@ -39,7 +38,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     yield machine
 
 
-def call(*words: str, code: int = 0) -> Result:
+def call(*words: str, code: int = 0) -> Any:
     done = CliRunner().invoke(app, [*words])
     assert done.exit_code == code, done.output + str(done.exception)
     return done

@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ def test_equal_orders_share_the_map_and_vacuous_ones_have_none():
     ],
 )
 @pytest.mark.parametrize("measure", [Measure.SECOND_ORDER, Measure.GOLDSTEIN, Measure.GOLDSTEIN_EMPIRICAL])
-def test_borders_are_where_regions_end(measure: Measure, constants: dict[str, float]):
+def test_borders_are_where_regions_end(measure: Measure, constants: dict[str, Any]):
     question = ask(n=60_000, d=800_000, delta=1e-5, **constants)
     given, largest = for_orders(question.given), limit(measure, question.given)[0]
     orders = orders_of(question, measure)

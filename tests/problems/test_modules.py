@@ -168,7 +168,7 @@ def reference(problem: ModuleProblem, module: nn.Module, x: Tensor) -> tuple[Ten
     one = torch.func.grad_and_value(loss)
     data = problem._data.labels, *problem._data.inputs
     each = torch.func.vmap(torch.func.vmap(one, (None, *[0] * len(data))), (0, *[None] * len(data)))
-    gradients, losses = each(problem.parameters(x), *data)
+    gradients, losses = each(problem.parameters(x), *data)  # type: ignore[arg-type]
     return torch.cat([gradients[name].reshape(*losses.shape, -1) for name in problem.parameters(x)], dim=2), losses
 
 

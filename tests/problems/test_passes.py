@@ -61,7 +61,8 @@ def examples_alone(module: nn.Module, problem: ModuleProblem, row: Tensor) -> Te
     """Return each example's gradient `(examples, dim)` by plain autograd on a batch of one, without the library."""
     values = {name: view[0].clone().requires_grad_() for name, view in problem.parameters(row[None]).items()}
     found = []
-    for inputs, label in zip(problem._data.inputs[0], problem._data.labels, strict=True):
+    inputs_of_all: Any = problem._data.inputs[0]
+    for inputs, label in zip(inputs_of_all, problem._data.labels, strict=True):
         outputs = torch.func.functional_call(module, values, (inputs[None],))
         loss = nn.functional.cross_entropy(outputs, label[None])
         gradients = torch.autograd.grad(loss, [*values.values()], materialize_grads=True)

@@ -14,7 +14,7 @@ from dpnotes.problems.modules import ModuleProblem
 from dpnotes.problems.recurrent import Unrolled
 from dpnotes.random.streams import Streams
 
-KINDS: dict[str, tuple[type[nn.RNNBase], dict[str, Any]]] = {
+KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "LSTM": (nn.LSTM, {}),
     "projected": (nn.LSTM, {"proj_size": 2}),
     "GRU": (nn.GRU, {}),

@@ -75,7 +75,7 @@ def method(make: MakesOptimiser, schedule: MakesSchedule | None = None, steps: i
 def against_a_live_one(make: MakesOptimiser, schedule: MakesSchedule | None, dtype: torch.dtype) -> None:
     """Feed the released gradients to an optimiser that lives on, and compare the points by bits."""
     asked, streams = oracle(), Streams.of("optimiser", [0])
-    own, x = method(make, schedule), asked.problem.initial(streams).to(dtype)
+    own, x = method(make, schedule), problem().initial(streams).to(dtype)
     parameters = [nn.Parameter(part.view(p.shape).clone()) for p, part in zip(
         NETWORK.parameters(), x[0].split([p.numel() for p in NETWORK.parameters()]), strict=True
     )]  # fmt: skip
@@ -270,7 +270,7 @@ def test_a_schedule_that_was_changed_is_refused_when_a_training_resumes(tmp_path
     kept, streams = Checkpoint(tmp_path / "run.pt", every=2), Streams.of("plan", [0])
     PLAN.train(NETWORK, INPUTS, LABELS, **ADAMW, streams=streams, checkpoint=kept)
     with pytest.raises(ValueError, match="schedule was "):
-        other = ADAMW | {"schedule": SCHEDULES["steps"]}
+        other: dict[str, Any] = ADAMW | {"schedule": SCHEDULES["steps"]}
         PLAN.train(NETWORK, INPUTS, LABELS, **other, streams=streams, checkpoint=kept)
 
 

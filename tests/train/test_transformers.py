@@ -84,4 +84,5 @@ def test_adapters_are_trained_and_frozen_layers_stay(autocast: torch.dtype | Non
     trained = PLAN.train(network, WORDS.float() / 50, WORDS[:, 0] % 2, streams=Streams.of("adapters", [0]), **how)
     module: Any = trained.module
     assert torch.equal(module[0].layer.weight, frozen.weight) and trained.training.x.shape[1] == 14 + 8 + 10
-    assert not torch.equal(module[0].up.weight, network[0].up.weight)
+    before: Any = network[0]
+    assert not torch.equal(module[0].up.weight, before.up.weight)

@@ -91,7 +91,7 @@ def undeclared(source: str, declared: set[str]) -> set[str]:
 def test_every_import_is_declared():
     # The notebook part needs the extra `lab`, exact noise the extra `exact`, BERT the extra `text`.
     core = set(specifiers(PROJECT["dependencies"]))
-    extras = {"discrete.py": "exact", "text.py": "text", "cpu_kernel.py": "fast"}
+    extras = {"cluster.py": "cluster", "discrete.py": "exact", "text.py": "text", "cpu_kernel.py": "fast"}
     # triton is not listed: it comes with PyTorch where there is a GPU for it.
     for path in sorted((ROOT / "dpnotes").rglob("*.py")):
         optional = "lab" if "notebook" in path.parts else extras.get(path.name, "")

@@ -68,7 +68,11 @@ CONTENTS = {
         ("Evidence", "notebooks/evidence/*"),
         ("Reference", "docs/README\nPublic functions <docs/book/api/dpnotes>"),
     ],
-    "docs/README": [("Pages", "*"), ("Derivations", "derivations/*"), ("Project", "../CONTRIBUTING\n../CHANGELOG\n../SECURITY\n../CODE_OF_CONDUCT")],
+    "docs/README": [
+        ("Pages", "*"),
+        ("Derivations", "derivations/*"),
+        ("Project", "../CONTRIBUTING\n../CHANGELOG\n../SECURITY\n../CODE_OF_CONDUCT"),
+    ],
 }
 LINK = re.compile(r"(?<=\]\()(?P<path>[^()\s#:]*)(?:#(?P<anchor>(?:[^()\s]|\([^()\s]*\))+))?(?=\))")
 

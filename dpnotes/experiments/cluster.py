@@ -47,7 +47,8 @@ def workers(address: str) -> Iterator[tuple[int, int]]:
             raise ClusterError(f"Expected the scheduler at {address} to have workers; it has none.")
         with joblib.parallel_config(backend="dask", n_jobs=len(found)):
             try:
-                yield len(found), min([*(each["memory_limit"] for each in found), *client.run(_available).values()])
+                free: dict[str, int] = client.run(_available)  # type: ignore[assignment]
+                yield len(found), min([*(each["memory_limit"] for each in found), *free.values()])
             except KilledWorker as error:
                 said = f"the worker that computed a cell died {error.allowed_failures} times"
                 raise ClusterError(f"Expected workers that live: {said}. Finished cells are kept.") from None

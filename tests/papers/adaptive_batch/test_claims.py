@@ -16,7 +16,6 @@ from dpnotes.papers.adaptive_batch.claims.oracles import least_noise, most_shift
 from dpnotes.papers.adaptive_batch.claims.own import best_rate
 from dpnotes.papers.adaptive_batch.claims.tools import chosen_nodes
 from dpnotes.theory.balance import Certificate, at_most, monomials
-from dpnotes.theory.cache import Verdicts
 from dpnotes.theory.rates import Rate
 from dpnotes.theory.verdicts import Kind
 
@@ -29,56 +28,6 @@ def rate_of(name) -> Rate:
     statement = named(name).statement
     assert isinstance(statement, Rate)
     return statement
-
-
-@pytest.mark.parametrize(
-    ("name", "evidence"),
-    [
-        ("thm2.2.sigma", "at Sigma = 1, delta = 1e-06, epsilon = 1, s = 1: quantity 5.35, bound 0"),
-        ("thm2.2.norm", "at ell = 100, m = 100, all else 1: stated 10, needed 100"),
-        ("alg1.levels", "at Sigma = 1: stated 0, derived 1"),
-        ("alg1.node", "at t = 1: stated 0, derived 1"),
-        ("alg2.first", "at t = 1: stated 0, derived 1"),
-        ("alg2.test", "at g = 1, gamma = 0.1, q = 1, v = 1: quantity 2.1, bound 1.1"),
-        ("alg2.drift", "at Gamma = 100, gamma = 0.01, kappa = 1, w = 1000: quantity 1000, bound 1"),
-        ("alg2.guard", "at G = 1, alpha = 0.05, d = 100, epsilon = 1, g = 1, kappa = 4: quantity 1600, bound 600"),
-        ("alg2.reset", "at Sigma = 8: stated 4, derived 5"),
-        ("lemma3.3.decrease", "1/D, decrease up to x, x is one step of 2 gamma/M meet; at M = 10, all else 1"),
-        ("lemma2.4.norm", "at C = 100, d = 1: quantity 0.5, bound 0"),
-        ("thm2.5.exponent", "at L = 1, V = 400, t = 40: stated 3.871, derived -1.935"),
-        ("lemma3.3.window", "Expected B*M*d/(gamma*iota*rho) without unit in log(B*M*d/(gamma*iota*rho)), got x^2."),
-        ("prop3.4.average", "the stated rate: F^-3 x^4, decrease over window: F"),
-        ("alg2.threshold.sign", "at gamma = 1, y = 0.2: quantity 1, bound -4.169"),
-        ("lemma3.7.O1", "at G = 1, b = 100, q = 1, v = 1: quantity 0.02, bound 0.01"),
-        ("lemma3.8.privacy", "at alpha = 1, d = 1: quantity 52.77, bound 27.63"),
-        ("thm3.11.sigma", "at alpha = 1, d = 1: quantity 14.01, bound 1"),
-        ("lemma3.9.large", "at eta = 1, gamma = 1, q = 1, w = 1: quantity 0.5, bound -0.0625"),
-        ("lemma3.9", "b is lost, which is first call of O1"),
-        ("secA.2.alpha", "sqrt(d)/sqrt(n) is lost, where alpha, gradient meet"),
-        ("own.delta_zeroed", "derived 0.8445984537"),
-    ],
-)
-def test_counterexamples_of_the_paper(name, evidence):
-    assert evidence in named(name).check().evidence
-
-
-@pytest.mark.parametrize("name", ["lemma3.7.O1", "lemma3.7.sigma", "lemma3.8.privacy"])
-def test_an_accusation_stands_for_either_base_of_the_logarithm(name):
-    """log as ln and to base 2, as Algorithm 1 counts its levels."""
-    statement = named(name).statement
-    in_base_2 = statement.restate(statement.printed[0].replace(sympy.log, lambda x: sympy.log(x) / sympy.log(2)))
-    assert not statement.verdict().confirms and not in_base_2.verdict().confirms
-
-
-def test_what_rests_on_lemma_3_3_is_conditional():
-    falls = ("adaptive_batch.lemma3.3.decrease",)
-    with Verdicts() as known:
-        for name in ("prop3.4.T", "remark3.12", "thm3.11.alpha", "own.best_rate", "own.frozen_reset"):
-            assert known.fallen(named(name)) == falls, name
-        assert known.fallen(named("lemma3.10.alpha")) == ("adaptive_batch.lemma3.9", *falls)
-        assert known.fallen(named("sec1.1.arora")) == (), "where there are no escapes"
-        assert known.word(named("remark3.12")) == "up to logs, given lemma3.3.decrease"
-        assert known.word(named("thm3.11.alpha")) == "not implied"
 
 
 # ---------------------------------------------------------------- the headline rates, by balance from their terms
@@ -138,18 +87,6 @@ def test_the_printed_terms_come_out_one_by_one(name, coefficient, power):
     expected = sympy.sympify(coefficient, letters) / notation.n ** sympy.Rational(power)
     noise = sympy.sqrt(sympy.sqrt(notation.d) / notation.epsilon) if "private" in name else 1
     assert sympy.powsimp(sympy.powdenest(vertex.rate / (expected * noise), force=True), force=True) == 1
-
-
-def test_a_wrong_exponent_or_a_lost_count_is_noticed():
-    rate = rate_of("remark3.12")
-    worse = rate.value.subs(notation.n, notation.n ** sympy.Rational(11, 12))
-    assert rate.restate(worse).verdict().kind == Kind.IMPROVABLE
-    better = rate.value.subs(notation.n, notation.n ** sympy.Rational(13, 12))
-    assert rate.restate(better).verdict().kind == Kind.NOT_IMPLIED
-    without = {k: v for k, v in rate.constraints.items() if k != "O2"}
-    assert replace(rate, constraints=without).verdict().kind == Kind.IMPROVABLE
-    reset = rate_of("own.frozen_reset")
-    assert reset.restate(rate.value).verdict().kind == Kind.NOT_IMPLIED
 
 
 def test_the_first_query_matters_only_for_large_lipschitz_constants():

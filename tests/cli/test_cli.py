@@ -113,13 +113,6 @@ def test_list_names_papers_claims_and_experiments():
     assert {entry["id"] for entry in document["claims"]} == {claim.id for claim in papers.claims()}
 
 
-def test_the_list_loads_no_torch():
-    program = "import sys; from dpnotes.cli import catalogue; catalogue.listed_experiments(); "
-    program += "print(*sorted({'torch'} & {*sys.modules}))"
-    assert process(program=program).communicate()[0] == "\n"
-    assert process(program=f"import torch; {program}").communicate()[0] == "torch\n", "the control"
-
-
 @pytest.mark.parametrize("line", [[], ["--"]])
 def test_without_a_command_the_usage_and_status_2(line: list[str]):
     result = RUNNER.invoke(app, line, prog_name="dpnotes")
@@ -465,17 +458,6 @@ def test_an_error_of_a_process_is_one_line():
     run = process("calc", "nothing")
     stdout, stderr = run.communicate(timeout=30)
     assert (run.returncode, stdout, len(stderr.splitlines())) == (2, "", 1)
-
-
-@pytest.mark.slow
-def test_claims_need_no_torch():
-    program = "import sys; sys.modules['torch'] = None; from dpnotes.cli.main import main; main()"
-    for command in (("check", A_CLAIM), ("calc", A_CLAIM, "kappa=10", "alpha=0.1"), ("cite", A_CLAIM)):
-        run = process(*command, program=program)
-        stdout, stderr = run.communicate(timeout=30)
-        assert run.returncode == 0 and stdout and "Traceback" not in stderr
-    run = process("status", program=program)
-    assert run.communicate(timeout=30) and run.returncode != 0, "control: torch was really kept away"
 
 
 # ---------------------------------------------------------------- doctor

@@ -281,14 +281,6 @@ def test_a_copy_is_its_original_but_for_its_links():
         assert without_links(content.decode()) == without_links(original.read_text()), name
 
 
-def test_copying_loads_nothing_heavy():
-    heavy = {"torch", "sympy", "nbformat", "ipywidgets"}
-    program = f"import sys; from dpnotes.notebook import copies; print({heavy} & {{*sys.modules}})"
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert run.stdout == "set()\n"
-
-
 def test_an_exported_page_folds_what_the_notebook_folds_and_shows_stills(tmp_path: Path):
     page = tmp_path / "page.html"
     copies.to_page(ROOT / "notebooks/00_start_here.ipynb", page)

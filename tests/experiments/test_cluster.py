@@ -12,7 +12,7 @@ from dpnotes.cli.main import app
 from dpnotes.experiments import runner
 from dpnotes.experiments.cluster import ClusterError, workers
 
-EXPERIMENT = "noisy_sgd.escape"
+EXPERIMENT = "drift_escape.audit"
 FACTS = {
     "finished_at",
     "cell_seconds",

@@ -14,21 +14,16 @@ from dp_accounting.pld import privacy_loss_distribution
 from scipy.integrate import quad
 from scipy.linalg import solve_triangular
 from scipy.optimize import brentq
-from scipy.stats import laplace, norm
+from scipy.stats import laplace
 
 from dpnotes import papers
 from dpnotes.theory.claims import Breach, Erratum, Severity, mechanisms
+from tests.papers.profile import gaussian
 
 LOG = math.log(1e6)  # ln(1/delta) of delta = 1e-6
 LOG2 = math.log2(1e6)  # the same to base 2, to which Algorithm 1 of two papers counts its levels
 LEVELS, SHIFTED = 11, 23  # nodes of a leaf (1024 leaves); nodes that a reset at the half shifts (4096 leaves)
 BREACHES: dict[str, Breach] = {c.id: c.erratum.breach for c in papers.claims() if c.erratum and c.erratum.breach}
-
-
-def gaussian(epsilon: float, ratio: float) -> float:
-    """Return the least delta of a Gaussian mechanism whose sensitivity is `ratio` standard deviations."""
-    upper, lower = ratio / 2 - epsilon / ratio, -ratio / 2 - epsilon / ratio
-    return float(norm.cdf(upper) - math.exp(epsilon) * norm.cdf(lower))
 
 
 def laplacian(epsilon: float, ratio: float) -> float:

@@ -388,6 +388,11 @@ def test_citations_and_the_version_that_was_read(paper: str):
     assert card.doi in card.bibtex and card.bibtex.count("{") == card.bibtex.count("}")
 
 
+def test_a_paper_that_is_none_is_named():
+    with pytest.raises(ValueError, match="Expected 'nobody' to be one of: .*budget_schedules"):
+        papers.paper("nobody")
+
+
 # ---------------------------------------------------------------- anchors
 @functools.cache
 def page() -> str:

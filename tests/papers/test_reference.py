@@ -277,10 +277,7 @@ ESCAPES: dict[str, tuple[Escape, int]] = {
     "go on, 9 and 21 as printed": (Escape(escapes(1.25), START, False, "go on"), 28),
     "go on, descending until the data are gone": (Escape(escapes(1.25, threshold=1e-300), START, False, "go on"), 110),
     "until no example is left": (
-        replace(
-            DESCENDING,
-            total=10**9 - next(islice(escape_steps(escape_reference, DESCENDING), 19, None)).left,
-        ),
+        replace(DESCENDING, total=10**9 - next(islice(escape_steps(escape_reference, DESCENDING), 19, None)).left),
         20,
     ),
 }

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import sympy
-from scipy.optimize import brentq, minimize_scalar
-from scipy.stats import norm
+from scipy.optimize import brentq
 
 from dpnotes.papers import claim
 from dpnotes.papers.adaptive_batch import notation
@@ -18,6 +17,8 @@ from dpnotes.papers.adaptive_batch.claims.tools import chosen_nodes
 from dpnotes.theory.balance import Certificate, at_most, monomials
 from dpnotes.theory.rates import Rate
 from dpnotes.theory.verdicts import Kind
+from tests.papers.profile import gaussian
+from tests.papers.test_reference_lines import least_cost
 
 
 def named(name):
@@ -47,46 +48,6 @@ def test_theorem_comes_out_by_balance_with_its_threshold():
     # Both printed sampling terms lie above this value, which is their geometric mean.
     left, right = monomials(printed_sampling)
     assert sympy.powsimp(sympy.sqrt(left * right) / sampling.rate, force=True) == 1
-
-
-@pytest.mark.parametrize(("G", "n", "d"), [(1.0, 1e6, 100), (30.0, 1e8, 10), (0.02, 1e7, 1000), (1e3, 1e12, 10**6)])
-def test_the_best_threshold_against_a_search(G, n, d):
-    """The least alpha at which the counts sum to n, found by a search over kappa, is the balance up to a constant."""
-    noise = math.sqrt(d)
-
-    def needed(alpha, kappa):
-        batch = G * noise / alpha + G**2 / alpha**2
-        return batch * (1 + 1 / (kappa * alpha)) + (noise / alpha + kappa / alpha**2) / alpha + alpha**-2
-
-    def least(threshold):
-        return math.exp(brentq(lambda a: math.log(needed(math.exp(a), threshold(math.exp(a))) / n), -60, 20))
-
-    best = minimize_scalar(lambda k: least(lambda _: math.exp(k)), bounds=(-25, 25), method="bounded").fun
-    rate = at_example(best_rate + first_query, G=G, n=n, d=d)
-    assert 1 / 4 < rate / best < 4
-    ours, printed = (least(lambda a, f=f: max(a * noise, f)) for f in (G, G ** (1 / 3)))
-    assert ours < 1.6 * best
-    stated = at_example(printed_rate + first_query, G=G, n=n, d=d)
-    assert ours < 1.05 * printed and printed < 4 * stated
-    assert G == 1 or ours < 0.95 * printed  # the control: a threshold with another constant is worse
-
-
-@pytest.mark.parametrize(
-    ("name", "coefficient", "power"),
-    [
-        ("O1_private", "(B*G*M)**(1/3)", "1/2"),
-        ("O1_sampling", "B**(2/9)*M**(2/9)*G**(5/9)", "1/3"),
-        ("O2_private", "sqrt(B*M)", "1/2"),
-        ("O2_sampling", "B**(4/9)*M**(4/9)*G**(1/9)", "1/3"),
-        ("steps", "sqrt(B*M)", "1/2"),
-    ],
-)
-def test_the_printed_terms_come_out_one_by_one(name, coefficient, power):
-    (vertex,) = rate_of(f"lemma3.10.{name}").balance().vertices
-    letters = {s.name: s for s in (notation.B, notation.G, notation.M)}
-    expected = sympy.sympify(coefficient, letters) / notation.n ** sympy.Rational(power)
-    noise = sympy.sqrt(sympy.sqrt(notation.d) / notation.epsilon) if "private" in name else 1
-    assert sympy.powsimp(sympy.powdenest(vertex.rate / (expected * noise), force=True), force=True) == 1
 
 
 def test_the_first_query_matters_only_for_large_lipschitz_constants():
@@ -161,16 +122,7 @@ def test_errors_may_even_make_the_objective_rise():
 # ---------------------------------------------------------------- the tree
 def squared_shift(leaves, leaf, reset):
     """Return the squared shift in units of the used noises, for sums that an example of `leaf` shifts until `reset`."""
-    steps = range(1, leaves + 1)
-    nodes = {step: chosen_nodes(step, leaves) for step in steps}
-    place = {node: k for k, node in enumerate(dict.fromkeys(node for step in steps for node in nodes[step]))}
-    matrix = np.zeros((leaves, len(place)))
-    for step in steps:
-        for node in nodes[step]:
-            matrix[step - 1, place[node]] = 1
-    assert matrix.shape == (leaves, leaves)  # outputs and noises determine each other
-    shift = np.linalg.solve(matrix, [float(leaf <= step < reset) for step in steps])
-    return float(shift @ shift)
+    return least_cost(leaf, reset, [chosen_nodes(step, leaves) for step in range(1, leaves + 1)])
 
 
 @pytest.mark.parametrize("leaves", [2, 5, 8, 13, 16])
@@ -180,19 +132,6 @@ def test_shifted_nodes_by_linear_algebra(leaves):
     assert worst == pytest.approx(most_shifted(leaves))
     kept = max(squared_shift(leaves, leaf, leaves + 1) for leaf in range(1, leaves + 1))
     assert kept == pytest.approx(math.floor(math.log2(leaves)) + 1) == most_shifted(leaves, restarted=True)
-
-
-def test_a_call_of_the_first_oracle_in_the_middle_costs_privacy():
-    """The wording of alg2.reset: 1024 leaves, (1, 1e-6); the control is a tree that is restarted."""
-    assert [most_shifted(leaves) for leaves in (8, 64)] == [5, 11]
-    shifted = squared_shift(1024, 1, 513)
-    assert shifted == pytest.approx(19) and squared_shift(1024, 1, 1025) == pytest.approx(11)
-    mu = brentq(lambda m: profile(1.0, m) - 1e-6, 0.01, 2, xtol=1e-14)
-    assert math.sqrt(shifted) / mu == pytest.approx(18.41, abs=0.01)
-    noise = calculate("own.restart", G=1.0, b=2.0, Sigma=1024, epsilon=1.0, delta=1e-6)["sigma"]
-    assert noise == pytest.approx(14.01, abs=0.01)
-    assert profile(1.0, math.sqrt(shifted) / noise) == pytest.approx(8.9e-5, rel=0.01)
-    assert profile(1.0, math.sqrt(11) / noise) == pytest.approx(1e-6, rel=1e-6)
 
 
 def test_node_as_printed_chooses_nothing_and_misses_the_root():
@@ -211,16 +150,8 @@ def calculate(name, **numbers):
     return named(name).calculator()(**numbers)
 
 
-def profile(epsilon, mu):
-    return norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * norm.cdf(-epsilon / mu - mu / 2)
-
-
 @pytest.mark.parametrize(
-    ("constants", "terms"),
-    [
-        ("paper", [printed_rate]),
-        ("one", monomials(best_rate + first_query)),
-    ],
+    ("constants", "terms"), [("paper", [printed_rate]), ("one", monomials(best_rate + first_query))]
 )
 def test_accuracy_is_the_checked_rate(constants, terms):
     found = calculate("thm3.11.alpha", **POINT, constants=constants)
@@ -243,13 +174,13 @@ def test_parameters_of_the_theorem():
     # For the parameters printed as (epsilon, delta)-DP: the exact delta of the tree under replace-one.
     leaf = 2 * max(1 / one["batch"], 1 / one["batch_per_gradient"])
     levels = math.floor(math.log2(one["steps"])) + 1
-    reached = profile(1.0, leaf * math.sqrt(levels) / one["sigma"])
+    reached = gaussian(1.0, leaf * math.sqrt(levels) / one["sigma"])
     assert reached == pytest.approx(1e-6, rel=1e-6) == pytest.approx(one["delta_reached"], rel=1e-6)
     assert one["alpha"] ** 2 >= 1 / one["batch"]
     # The control: where privacy determines the batch size, the printed noise is far from private.
     private = calculate("thm3.11.alpha", **{**POINT, "n": 10**12, "d": 10**10}, constants="paper")
     levels = math.floor(math.log2(private["steps"])) + 1
-    reached = profile(1.0, 2 / private["batch"] * math.sqrt(levels) / private["sigma"])
+    reached = gaussian(1.0, 2 / private["batch"] * math.sqrt(levels) / private["sigma"])
     assert 0.9 < reached <= private["delta_reached"]
     with pytest.raises(ValueError, match="'corrected' to be one of: one, paper; the proof rests on Lemma 3.3"):
         calculate("thm3.11.alpha", **POINT, constants="corrected")
@@ -260,7 +191,7 @@ def test_noise_of_the_tree():
     sizes = np.array([1, 2, 3, 1023, 1024, 2**40])
     found = calculate("thm2.2.sigma", Sigma=sizes, **numbers, constants="corrected")
     assert found["levels"].tolist() == [1, 2, 2, 10, 11, 41]
-    mu = brentq(lambda m: profile(1.0, m) - 1e-6, 0.01, 2, xtol=1e-14)
+    mu = brentq(lambda m: gaussian(1.0, m) - 1e-6, 0.01, 2, xtol=1e-14)
     assert found["sigma"] == pytest.approx(2 / 50 * np.sqrt(found["levels"]) / mu, rel=1e-9)
     assert found["sigma"][4] * 50 / 2 == pytest.approx(14.0117, rel=1e-5) == pytest.approx(float(least_noise), rel=1e-5)
     assert found["delta_reached"] == pytest.approx(1e-6, rel=1e-6)
@@ -268,31 +199,11 @@ def test_noise_of_the_tree():
     assert printed["sigma"][0] == 0 and printed["delta_reached"][0] == 1
     assert printed["sigma"][4] == pytest.approx(4 / 50 * math.sqrt(math.log(1024) * math.log(1e6)))
     large = calculate("thm2.2.sigma", Sigma=2, G=1.0, b=1.0, epsilon=100.0, delta=1e-5, constants="paper")
-    assert profile(100.0, math.sqrt(2) / large["sigma"]) == pytest.approx(0.035, abs=0.001)
+    assert gaussian(100.0, math.sqrt(2) / large["sigma"]) == pytest.approx(0.035, abs=0.001)
     both_to_base_2 = 4 * 2 * math.sqrt(math.log2(2) * math.log2(1e5)) / 200  # s = 2 G/b
-    assert profile(200.0, 2 * math.sqrt(2) / both_to_base_2) == pytest.approx(0.0018, abs=0.0001)
+    assert gaussian(200.0, 2 * math.sqrt(2) / both_to_base_2) == pytest.approx(0.0018, abs=0.0001)
     small = calculate("thm2.2.sigma", Sigma=8, G=1.0, b=1.0, epsilon=1e-4, delta=1e-12, constants="corrected")
     assert small["delta_reached"] == pytest.approx(1e-12, rel=1e-4)
-
-
-@pytest.mark.slow
-def test_calculators_are_monotone():
-    grid = np.logspace(5, 14, 40)
-    numbers = {**POINT, "n": grid.round()}
-    for constants in ("paper", "one"):
-        found = calculate("thm3.11.alpha", **numbers, constants=constants)
-        assert (np.diff(found["alpha"]) < 0).all() and (np.diff(found["batch"]) > 0).all()
-        assert (np.diff(found["steps"]) > 0).all()
-        epsilons = calculate("thm3.11.alpha", **{**POINT, "epsilon": np.logspace(-2, 2, 30)}, constants=constants)
-        change = np.diff(epsilons["alpha"])
-        assert (change <= 0).all() and (change[:4] < 0).all()  # one: where sampling is the largest term, none
-        size = {"d": 100, "epsilon": 0.3, "G": 1.0, "M": 2.0, "B": 3.0, "constants": constants}
-        sizes = calculate("own.sample_size", alpha=np.logspace(-6, -0.1, 50), **size)
-        assert (np.diff(sizes["n"]) < 0).all()
-    epsilon, delta = np.meshgrid(np.logspace(-4, 2, 20), np.logspace(-15, -1, 20))
-    noise = calculate("thm2.2.sigma", G=1.0, b=1.0, Sigma=100, epsilon=epsilon, delta=delta, constants="corrected")
-    assert np.isfinite(noise["sigma"]).all() and (np.diff(noise["sigma"], axis=1) < 0).all()
-    assert (np.diff(noise["sigma"], axis=0) < 0).all()
 
 
 ONES = {"epsilon": 1.0, "G": 1.0}

@@ -10,11 +10,7 @@ from scipy.signal import lfilter
 from dpnotes.papers import claim
 from dpnotes.papers.budget_schedules import calculators
 from dpnotes.papers.budget_schedules import notation as s
-from dpnotes.papers.budget_schedules.algorithms import (
-    momentum_influence,
-    momentum_influence_majorant,
-    turning_step,
-)
+from dpnotes.papers.budget_schedules.algorithms import momentum_influence, momentum_influence_majorant, turning_step
 from dpnotes.papers.budget_schedules.claims import rates
 
 

@@ -106,20 +106,6 @@ def test_runs_without_noise_claim_nothing():
         assert runs.guarantees[0].epsilon == math.inf and runs.state.steps.tolist() == [10]
 
 
-def test_data_that_are_used_up_end_a_run_with_a_window_that_is_whole():
-    chosen, start = choice("Algorithm 3"), torch.ones(1, DIM, dtype=torch.float64)
-    averages: list[Any] = []
-    runs = online_to_nonconvex(
-        distances(100), chosen, start, Streams.of(0, ["a"]), delta=DELTA,
-        observe=lambda going, state, estimate: averages.append(state.average[0]),
-    )  # fmt: skip
-    assert runs.state.status.tolist() == [Status.DATA_EXHAUSTED] and runs.state.windows.tolist() == [13]
-    assert any(torch.equal(runs.x[0], average) for average in averages[4:])
-    assert runs.guarantees[0].epsilon <= EPSILON
-    with pytest.raises(ValueError, match="Expected total=1 >= 2, the batch of one fresh gradient"):
-        online_to_nonconvex(distances(1), chosen, start, Streams.of(0, ["a"]), delta=DELTA)
-
-
 def test_bounds_that_hold_with_high_probability_alone_are_assumed_and_cost_a_part_of_delta():
     how: dict[str, Any] = {"largest_move": 0.5, "failure": 1e-7}
     common = single_pass(1000, DIM, EPSILON, DELTA, **sizes(**how))

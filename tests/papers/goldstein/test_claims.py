@@ -11,16 +11,16 @@ import pytest
 import sympy
 import torch
 from scipy import integrate, optimize, stats
-from scipy.optimize import linprog
 
 from dpnotes.papers import claim
 from dpnotes.papers.goldstein import notation as s
-from dpnotes.papers.goldstein.claims.terms import DIRECTIONS, PRIOR, SINGLE_PASS
+from dpnotes.papers.goldstein.claims.terms import PRIOR, SINGLE_PASS
 from dpnotes.papers.goldstein.reference import Release, o2nc
 from dpnotes.theory.balance import balance
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Identity
 from dpnotes.theory.verdicts import Kind
+from tests.papers.profile import gaussian
 
 
 def calculate(name, **numbers):
@@ -74,11 +74,7 @@ def test_resets_of_many_passes_at_a_large_privacy_loss():
     """Lemma 4.3 with the constant 10 at T/Sigma = 1, delta = 1e-6: noise over sensitivity 5 sqrt(ln 1e6)/epsilon."""
     for epsilon, reached in ((1.0, 0.0), (1000.0, 1.0)):
         ratio = epsilon / (5 * math.sqrt(math.log(1e6)))
-        # log-domain: e^epsilon alone overflows
-        exact = stats.norm.cdf(ratio / 2 - epsilon / ratio) - math.exp(
-            epsilon + stats.norm.logcdf(-ratio / 2 - epsilon / ratio)
-        )
-        assert exact == pytest.approx(reached, abs=1e-6)
+        assert gaussian(epsilon, ratio) == pytest.approx(reached, abs=1e-6)
 
 
 def test_an_estimate_of_directions_is_bounded_whatever_their_number():
@@ -120,17 +116,6 @@ def test_the_prior_work_needs_a_factor_root_d_more():
     assert private.has(s.d ** sympy.Rational(3, 2)) and not same(private, statement.value)
 
 
-def test_many_passes_and_lasry_lions_come_out_with_their_parameters():
-    many = claim("goldstein.thm4.1.rate").statement
-    assert isinstance(many, Rate)
-    found = many.balance()
-    assert same(found.rate, many.value * sympy.sqrt(s.ell))
-    smooth = (claim("goldstein.thmB.5.rate").correction() or pytest.fail()).statement
-    assert isinstance(smooth, Rate) and same(smooth.balance().rate, smooth.value)
-    (vertex,) = smooth.balance().vertices
-    assert (smooth.balance().parameters(vertex) or {})[s.lam] == s.alpha / s.L
-
-
 @pytest.mark.slow
 def test_four_terms_of_the_move_are_two():
     printed = claim("goldstein.thm3.1.parameters").statement
@@ -154,43 +139,6 @@ def test_directions_control():
     assert replace(common, terms=independent).verdict().kind == Kind.NOT_IMPLIED
     fewer = {**common.parameters, s.m: s.d ** sympy.Rational(11, 12)}
     assert replace(common, parameters=fewer).verdict().kind == Kind.NOT_IMPLIED
-
-
-# ---------------------------------------------------------------- the bound, minimised by a numeric linear program
-def log_minimum(target, constraints, tuned, point):
-    """Return the least log(target) with all constraints at most 1, by a linear program in the logarithms."""
-    names = list(tuned)
-    rows, bounds = [], []
-    for term in constraints.values():
-        for part in sympy.Add.make_args(sympy.expand(term)):
-            powers = part.as_powers_dict()
-            rows.append([float(powers.get(x, 0)) for x in names])
-            rest = part.subs({x: 1 for x in names}).subs(point)
-            bounds.append(-math.log(float(rest)))
-    found = linprog([float(x == target) for x in names], A_ub=rows, b_ub=bounds, bounds=(None, None), method="highs")
-    assert found.success
-    return found.fun
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_sample_sizes_against_a_numeric_program(seed):
-    generator = np.random.default_rng(seed)
-    problem = {
-        "d": int(10 ** generator.uniform(0, 5)),
-        "alpha": 10 ** generator.uniform(-3, 0),
-        "beta": 10 ** generator.uniform(-3, 0),
-        "epsilon": 10 ** generator.uniform(-2, 2),
-        "Phi": 10 ** generator.uniform(0, 1),
-        "L": 10 ** generator.uniform(0, 1),
-    }
-    point = {getattr(s, k): v for k, v in problem.items()}
-    tuned = (s.n, s.D, s.T, s.period, s.B1, s.B2, s.m)
-    sizes = calculate("eq1", **problem, delta=math.exp(-1), R=1e3, constants="one")
-    one_pass = math.exp(log_minimum(s.n, {**SINGLE_PASS, **DIRECTIONS}, tuned, point))
-    # A sum of two terms is between one and two times its maximum.
-    assert sizes["single_pass"] / 2 <= one_pass * 1.0001 and one_pass <= sizes["single_pass"] * 1.0001
-    before = math.exp(log_minimum(s.n, PRIOR, tuned[:-1], point))
-    assert sizes["prior"] / 2 <= before * 1.0001 and before <= sizes["prior"] * 1.0001
 
 
 # ---------------------------------------------------------------- counterexamples by simulation
@@ -236,22 +184,16 @@ def test_an_estimate_has_norm_root_d(d):
     assert np.mean(linear**2) < d * d or d == 2
 
 
-def gaussian_delta(epsilon, ratio):
-    """Return the least delta of a Gaussian mechanism whose means are `ratio` standard deviations apart."""
-    first, second = stats.norm.cdf(ratio / 2 - epsilon / ratio), stats.norm.logcdf(-ratio / 2 - epsilon / ratio)
-    return first - math.exp(epsilon + second)
-
-
 def test_the_printed_noise_of_the_tree_fails_for_large_epsilon_and_one_step():
     epsilon, delta = 1000.0, 0.1
     printed = calculate("prop2.5.sigma", Sigma=16, S=1.0, epsilon=epsilon, delta=delta, constants="paper")
-    assert gaussian_delta(epsilon, 1 / printed["sigma"]) > 0.99  # one release of one node already
+    assert gaussian(epsilon, 1 / printed["sigma"]) > 0.99  # one release of one node already
     fixed = calculate("prop2.5.sigma", Sigma=16, S=1.0, epsilon=epsilon, delta=delta, constants="corrected")
-    assert gaussian_delta(epsilon, math.sqrt(fixed["levels"]) / fixed["sigma"]) <= delta
+    assert gaussian(epsilon, math.sqrt(fixed["levels"]) / fixed["sigma"]) <= delta
     with pytest.raises(ValueError, match="Expected Sigma=1 >= 2: the printed noise for one step is 0"):
         calculate("prop2.5.sigma", Sigma=1, S=1.0, epsilon=1.0, delta=1e-6, constants="paper")
     # The claim's lower bound 1/2 - e^epsilon Q(sqrt(2 epsilon)) exceeds 1/4 for epsilon >= 1, and increases.
-    values = [gaussian_delta(e, math.sqrt(2 * e)) for e in np.geomspace(1, 500, 50)]
+    values = [gaussian(e, math.sqrt(2 * e)) for e in np.geomspace(1, 500, 50)]
     assert values[0] > 0.25 and all(np.diff(values) > 0)
 
 
@@ -259,8 +201,8 @@ def test_the_printed_noise_of_the_tree_fails_for_large_epsilon_and_one_step():
 def test_the_corrected_noise_of_the_tree_is_private_and_counts_the_levels(steps):
     found = calculate("prop2.5.sigma", Sigma=steps, S=2.0, epsilon=1.0, delta=1e-6, constants="corrected")
     assert found["levels"] == steps.bit_length()
-    assert gaussian_delta(1.0, 2 * math.sqrt(found["levels"]) / found["sigma"]) <= 1e-6
-    assert gaussian_delta(1.0, 2 * math.sqrt(found["levels"]) / (0.75 * found["sigma"])) > 1e-6  # no waste
+    assert gaussian(1.0, 2 * math.sqrt(found["levels"]) / found["sigma"]) <= 1e-6
+    assert gaussian(1.0, 2 * math.sqrt(found["levels"]) / (0.75 * found["sigma"])) > 1e-6  # no waste
 
 
 def test_stationary_points_of_samples_that_are_none_of_the_population():

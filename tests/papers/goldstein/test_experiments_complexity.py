@@ -15,11 +15,6 @@ from dpnotes.papers.goldstein.experiments import complexity, valleys
 from dpnotes.random.streams import Streams
 
 
-@pytest.mark.parametrize("profile", ["quick", "paper"])
-def test_the_rule_is_about_our_bounds(profile):
-    assert "Reproduced, of our bounds, if" in complexity.EXPERIMENT.spec(profile)["decision_rule"]
-
-
 # ---------------------------------------------------------------- valleys
 def points(dim: int, count: int) -> torch.Tensor:
     around = 0.3 * Streams.of(0, range(count)).normal("points", 0, dim)

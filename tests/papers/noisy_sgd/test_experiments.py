@@ -238,8 +238,7 @@ def test_the_counterexample_exceeds_the_bound_in_a_tiny_run_and_not_in_few_dimen
 
 # ---------------------------------------------------------------- Appendix C
 @pytest.mark.parametrize(
-    ("own", "control", "verdict"),
-    [(0.9, 0.2, "reproduced"), (0.4, 0.2, "not reproduced"), (0.9, 0.8, "undecided")],
+    ("own", "control", "verdict"), [(0.9, 0.2, "reproduced"), (0.4, 0.2, "not reproduced"), (0.9, 0.8, "undecided")]
 )
 def test_the_rule_on_appendix_c(own, control, verdict):
     rows = [(outlier, ratio, own if ratio == 1 else control) for outlier in (0.0, 0.1) for ratio in (1.0, 1e4)] * 5

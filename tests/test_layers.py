@@ -194,8 +194,11 @@ LOADS: dict[str, tuple[str, set[str]]] = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("what", LOADS)
+QUICK = ("experiments", "copies of notebooks", "the list")
+EACH = [pytest.param(what, marks=() if what in QUICK else pytest.mark.slow) for what in LOADS]
+
+
+@pytest.mark.parametrize("what", EACH)
 def test_no_more_is_loaded_than_must_be(what: str):
     statement, kept_away = LOADS[what]
     assert not loaded_by(statement, kept_away)

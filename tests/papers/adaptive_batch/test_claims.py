@@ -70,23 +70,6 @@ def test_step_term_is_idle_for_the_printed_rate_too():
     assert not isinstance(at_most(steps, printed, {}), Certificate)
 
 
-@pytest.mark.parametrize(("ratio", "batch"), [(0.2, 1), (0.05, 4), (0.05, 8), (0.01, 48), (0.002, 248)])
-def test_exponents_by_simulation_and_by_the_binomial_sum(ratio, batch):
-    """With batches below M/(2 lambda) - 2, runs converge to the saddle; with twice M/(2 lambda), they leave it."""
-
-    def exponent(size):
-        k = np.arange(size + 1)
-        logs = [math.lgamma(size + 1) - math.lgamma(j + 1) - math.lgamma(size - j + 1) for j in k]
-        weights = np.exp(np.array(logs) - size * math.log(2))
-        return float(weights @ np.log(1 + ratio - (1 - ratio) * (2 * k - size) / size))
-
-    assert batch <= 1 / (2 * ratio) - 1.5 and exponent(batch) < 0
-    assert exponent(round(1 / ratio)) > 0
-    signs = np.random.default_rng(0).binomial(batch, 0.5, 200_000) * 2 / batch - 1
-    logs = np.log(1 + ratio - (1 - ratio) * signs)
-    assert abs(logs.mean() - exponent(batch)) < 4 * logs.std() / math.sqrt(len(logs))
-
-
 def test_cancelling_errors_keep_the_iterate_at_the_saddle():
     """Lemma 3.3's hypotheses hold, but F decreases by far less than the lemma says."""
     rho, smoothness, gamma, dim, iota = 1.0, 1.0, 1e-4, 10, 0.01

@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 from scipy.stats import laplace
 
 from dpnotes import papers
-from dpnotes.theory.claims import Breach, Erratum, Severity, mechanisms
+from dpnotes.theory.claims import Breach, Erratum, Severity
 from tests.papers.profile import gaussian
 
 LOG = math.log(1e6)  # ln(1/delta) of delta = 1e-6
@@ -171,15 +171,6 @@ def test_control_what_breaks_for_one_base_only_is_no_accusation():
     assert reached(20, 1, LOG2) < 1e-6 and reached(1, math.log(2), LOG) < 1e-6 < reached(2, math.log(2), LOG)
     erratum = papers.claim("goldstein.lemma6.3.reset").erratum
     assert erratum is not None and erratum.severity == Severity.CONSTANT and erratum.breach is None
-
-
-def test_a_flawed_mechanism_counts_once():
-    counted = mechanisms(papers.claims())
-    assert sum(map(len, counted.values())) == len(BREACHES)
-    assert {paper: len(found) for (paper, _), found in counted.items() if paper == "adaptive_batch"} == {
-        "adaptive_batch": 9
-    }, "nine misprints of one tree"
-    assert len(counted) == 6
 
 
 def test_the_nodes_of_one_tree_that_is_asked_anew_at_the_half():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from nbformat.sign import NotebookNotary
 from typer.testing import CliRunner
 
 import dpnotes
@@ -53,6 +54,7 @@ def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     (root / "docs/deeper/proof.md").write_text("[back](../page.md), $[0, 1](x)$, [out](https://example.org/a.md)")
     monkeypatch.setattr(dpnotes, "__file__", str(root / "dpnotes" / "__init__.py"))
     monkeypatch.delenv("DPNOTES_RESULTS", raising=False)
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
     monkeypatch.chdir(tmp_path)
     return root
 
@@ -192,6 +194,16 @@ def test_jupyterlab_serves_the_working_folder_and_nothing_above(repository: Path
     assert theirs == "/theirs" and (Path(ours) / "labconfig/default_setting_overrides.json").exists()
     assert f"--ServerApp.root_dir={Path('mine').resolve()}" in command and "--no-browser" in command
     assert "--port=9000" in command and "--LabApp.default_url=/lab/tree/00_start_here.ipynb" in command
+
+
+def test_jupyterlab_trusts_copies_that_are_as_they_left_the_package(repository: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "execve", lambda program, *rest: None)
+    call("mine", "--copy-only")
+    changed = Path("mine/rates.ipynb")
+    changed.write_text(changed.read_text().replace("See", MINE))
+    call("mine")
+    signed = NotebookNotary().check_signature
+    assert signed(nbformat.read("mine/00_start_here.ipynb", 4)) and not signed(nbformat.read(changed, 4))
 
 
 def test_without_jupyterlab_one_line_says_what_to_install(repository: Path, monkeypatch: pytest.MonkeyPatch):

@@ -23,6 +23,7 @@ Data = Mapping[str, Any]
 WAITING = "The picture appears when you press “{button}”."
 CHANGED = "The picture follows when you press “{button}”."
 KEPT = "The picture still shows the last settings that worked."
+UNDRAWN = "There is no picture yet: give this widget both .draws and .says."
 STILL = "(A still: run the cell for its controls.)"
 SETTLED = 0.5  # seconds without a change after which the picture is kept for the file
 
@@ -173,7 +174,7 @@ class Explorer:
     def _show(self, data: Data) -> None:
         """Show the data; before `draws` and `says`, only keep them."""
         if self._draw is None or self._describe is None:
-            self.data, self.error = data, None
+            self.data, self.error, self.readout.value = data, None, UNDRAWN
             return
         try:
             picture, words = self._picture(data, self._draw), markup.wrapped(self._describe(data))
@@ -232,6 +233,8 @@ class Explorer:
     def _repr_html_(self) -> str:
         if self.data is None and self._still:
             return self._still
+        if not self.png:
+            return f"<p>{self.readout.value}</p>"
         picture = plots.shown(self.figure, plots.for_storing(self.png), self.readout.value)
         return f"<figure>{picture}<figcaption>{self.readout.value} <em>{STILL}</em></figcaption></figure>"
 

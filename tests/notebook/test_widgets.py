@@ -14,7 +14,7 @@ from matplotlib.collections import QuadMesh
 from PIL import Image
 
 from dpnotes.notebook import plots
-from dpnotes.notebook.widgets import KEPT, STILL, Explorer, explore, log_slider, slider
+from dpnotes.notebook.widgets import KEPT, STILL, UNDRAWN, Explorer, explore, log_slider, slider
 
 
 def explorer(compute=None, **options):
@@ -56,6 +56,8 @@ def test_the_cells_of_a_widget_run_again_in_any_order():
         "reads": lambda: kept["now"].controls["side"].set_trait("value", 4),
     }
     kept, once = {}, [*cells.values()]
+    once[0]()
+    assert UNDRAWN in kept["now"]._repr_html_() and kept["now"].data == square(3)
     for order in itertools.permutations(once):
         for cell in [*once, *order]:
             cell()

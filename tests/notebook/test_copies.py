@@ -12,6 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from command import call
+from nbformat.sign import NotebookNotary
 
 import dpnotes
 from dpnotes.cli import catalogue
@@ -49,6 +50,7 @@ def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     (root / "docs/deeper/proof.md").write_text("[back](../page.md), $[0, 1](x)$, [out](https://example.org/a.md)")
     monkeypatch.setattr(dpnotes, "__file__", str(root / "dpnotes" / "__init__.py"))
     monkeypatch.delenv("DPNOTES_RESULTS", raising=False)
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
     monkeypatch.chdir(tmp_path)
     return root
 
@@ -188,6 +190,16 @@ def test_jupyterlab_serves_the_working_folder_and_nothing_above(repository: Path
     assert theirs == "/theirs" and (Path(ours) / "labconfig/default_setting_overrides.json").exists()
     assert f"--ServerApp.root_dir={Path('mine').resolve()}" in command and "--no-browser" in command
     assert "--port=9000" in command and "--LabApp.default_url=/lab/tree/00_start_here.ipynb" in command
+
+
+def test_jupyterlab_trusts_copies_that_are_as_they_left_the_package(repository: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "execve", lambda program, *rest: None)
+    lab("mine", "--copy-only")
+    changed = Path("mine/rates.ipynb")
+    changed.write_text(changed.read_text().replace("See", MINE))
+    lab("mine")
+    signed = NotebookNotary().check_signature
+    assert signed(nbformat.read("mine/00_start_here.ipynb", 4)) and not signed(nbformat.read(changed, 4))
 
 
 def test_without_jupyterlab_one_line_says_what_to_install(repository: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,0 +1,133 @@
+"""Statements about monomials whose exponents depend on a letter: they are checked for every value of its interval.
+
+The check runs at five values, and then on open intervals between them, with exponents that are functions of the letter
+(`dpnotes.theory.exponents`): weights and slacks of its linear programs keep their signs there. Where one would change
+its sign, the interval is split. The verdict is the worst that was found.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any, TypeVar
+
+import sympy
+
+from dpnotes.theory import certificates
+from dpnotes.theory.exponents import Parameter, Split
+from dpnotes.theory.statements import Statement
+from dpnotes.theory.units import has_interval
+from dpnotes.theory.verdicts import Kind, Verdict
+
+S = TypeVar("S", bound=Statement)
+# From the worst verdict to the best; the first three have a value at which anyone can see them.
+_ORDER = (
+    *(Kind.CONTRADICTED, Kind.NOT_IMPLIED, Kind.IMPROVABLE),
+    *(Kind.UP_TO_LOGS, Kind.UP_TO_CONSTANTS, Kind.RESTATED),
+)
+_MOST_PARTS = 40  # of an interval
+
+
+def parameter_of(statement: Statement) -> Any:
+    """The letter that the exponents of a statement depend on; None if they are numbers.
+
+    Raises:
+      ValueError: there are several such letters, or its domain is no bounded interval.
+
+    >>> from dpnotes.theory.rates import Rate
+    >>> from dpnotes.theory.symbols import Domain, PaperSymbols
+    >>> letter = PaperSymbols("example").symbol
+    >>> x, kappa = letter("x", "a number"), letter("kappa", "an exponent", domain=Domain(1, 2, closed=True))
+    >>> parameter_of(Rate(x, x**kappa, {"term": x})), parameter_of(Rate(x, x, {"term": x**2}))
+    (kappa, None)
+    """
+    powers = {power for e in statement.expressions for part in e.atoms(sympy.Pow) for power in part.args[1:]}
+    found = sorted({symbol for power in powers for symbol in power.free_symbols}, key=str)
+    if len(found) > 1 or not all(map(has_interval, found)):
+        listed = ", ".join(map(str, found))
+        raise ValueError(f"Expected exponents that depend on one letter, with a bounded domain, got {listed}.")
+    return found[0] if found else None
+
+
+def interval_text(statement: Statement, latex: bool) -> list[str]:
+    """The condition that the letter in exponents is in its interval; empty without such a letter."""
+    letter = parameter_of(statement)
+    if letter is None:
+        return []
+    said = letter.domain.describe(sympy.latex(letter) if latex else str(letter))
+    return [said.replace("<=", "\\leq") if latex else said]
+
+
+def for_every_value(statement: S, check: Callable[[S], Verdict]) -> Verdict:
+    """The verdict on a statement for all values of the letter in its exponents.
+
+    Args:
+      statement: with or without such a letter.
+      check: the check of a statement whose exponents are numbers.
+    """
+    letter = parameter_of(statement)
+    if letter is None:
+        return check(statement)
+    low, high = (Fraction(end).limit_denominator(1000) for end in (letter.domain.low, letter.domain.high))
+    at = {low + (high - low) * k / 4: None for k in range(5) if letter.domain.closed or 0 < k < 4}
+    found = {value: check(put_in(statement, letter, value)) for value in at}
+    pieces: dict[tuple[Fraction, Fraction], Verdict] = {}
+    waiting, undecided = [(low, high)], ""
+    while waiting and not undecided and not any(verdict.kind in _ORDER[:3] for verdict in found.values()):
+        low, high = waiting.pop()
+        try:
+            pieces[low, high] = check(put_in(statement, letter, Parameter.within(letter.name, low, high)))
+        except Split as split:
+            if split.at is None or len(pieces) + len(waiting) > _MOST_PARTS:
+                undecided = f"a sign changes between {letter} = {low} and {high}, at no rational value"
+            else:
+                found[split.at] = check(put_in(statement, letter, split.at))
+                waiting += [(split.at, high), (low, split.at)]
+        else:
+            if pieces[low, high].kind in _ORDER[:3]:
+                found[(low + high) / 2] = check(put_in(statement, letter, (low + high) / 2))
+    return _worst(statement, letter, found, pieces, undecided)
+
+
+def _worst(
+    statement: Statement, letter: Any, found: Mapping[Fraction, Verdict], pieces: Mapping[Any, Verdict], undecided: str
+) -> Verdict:
+    kind = min((verdict.kind for verdict in [*found.values(), *pieces.values()]), key=_ORDER.index)
+    if kind in _ORDER[:3]:
+        value = next(value for value, verdict in found.items() if verdict.kind == kind)
+        certificate = partial(_at, found[value], letter, value)
+        return Verdict(kind, f"at {letter} = {value}: {found[value].evidence}", certificate)
+    certificate = partial(certificates.other, "family", letter=letter, values=[str(value) for value in found])
+    if undecided:
+        values = ", ".join(map(str, sorted(found)))
+        return Verdict(Kind.NOT_REFUTED, f"{kind} at {letter} = {values}, and nothing between: {undecided}", certificate)
+    ends: dict[str, list[Fraction]] = {}
+    for (low, high), verdict in sorted(pieces.items(), key=lambda piece: piece[0]):
+        ends.setdefault(verdict.evidence, [low])[1:] = [high]
+    said = [f"for {low} < {letter} < {high}: {evidence}" for evidence, (low, high) in ends.items()]
+    everywhere = f"exactly, for all {letter.domain.describe(str(letter))}"
+    return Verdict(kind, f"{everywhere}: {'; '.join(said) if len(said) > 1 else next(iter(ends))}", certificate)
+
+
+def _at(verdict: Verdict, letter: Any, value: Fraction) -> dict[str, Any]:
+    data = verdict.certificate() if verdict.certificate else {"certificate": "none"}
+    return {**data, "at": {certificates.plain_name(letter.name): str(value)}}
+
+
+def put_in(statement: S, letter: sympy.Symbol, value: Any) -> S:
+    """The statement with a value in place of a letter, in every expression.
+
+    >>> from dpnotes.theory.rates import Rate
+    >>> x, kappa = sympy.symbols("x kappa", positive=True)
+    >>> put_in(Rate(x, x**kappa, {"term": x ** (1 / kappa)}), kappa, 2).terms
+    {'term': sqrt(x)}
+    """
+    value = sympy.Rational(str(value)) if isinstance(value, Fraction) else sympy.sympify(value)
+
+    def there(part: Any) -> Any:
+        if isinstance(part, Mapping):
+            return {key: there(inside) for key, inside in part.items()}
+        return part.xreplace({letter: value}) if isinstance(part, sympy.Basic) else part
+
+    changed = {f.name: there(getattr(statement, f.name)) for f in fields(statement)}  # type: ignore[arg-type]
+    return replace(statement, **changed)  # type: ignore[type-var]

@@ -1,4 +1,4 @@
-"""Exponents that depend on a parameter, such as `kappa / (4 - kappa)` for kappa in [1, 2], as numbers of an ordered field.
+"""Exponents that depend on a parameter, such as `kappa / (4 - kappa)` for kappa in [1, 2], as numbers with a sign.
 
 Linear programs ask for sums, products and signs of exponents. `Exponent` answers for all values within an open interval
 at once: where a sign changes inside, it raises `Split` with the value, and the caller asks again on both sides.

@@ -20,11 +20,8 @@ from dpnotes.theory.units import has_interval
 from dpnotes.theory.verdicts import Kind, Verdict
 
 S = TypeVar("S", bound=Statement)
-# From the worst verdict to the best; the first three have a value at which anyone can see them.
-_ORDER = (
-    *(Kind.CONTRADICTED, Kind.NOT_IMPLIED, Kind.IMPROVABLE),
-    *(Kind.UP_TO_LOGS, Kind.UP_TO_CONSTANTS, Kind.RESTATED),
-)
+_REFUTING = (Kind.CONTRADICTED, Kind.NOT_IMPLIED, Kind.IMPROVABLE)  # one value of the letter shows them
+_ORDER = (*_REFUTING, Kind.UP_TO_LOGS, Kind.UP_TO_CONSTANTS, Kind.RESTATED)  # from the worst verdict to the best
 _MOST_PARTS = 40  # of an interval
 
 
@@ -69,41 +66,41 @@ def for_every_value(statement: S, check: Callable[[S], Verdict]) -> Verdict:
     if letter is None:
         return check(statement)
     low, high = (Fraction(end).limit_denominator(1000) for end in (letter.domain.low, letter.domain.high))
-    at = {low + (high - low) * k / 4: None for k in range(5) if letter.domain.closed or 0 < k < 4}
-    found = {value: check(put_in(statement, letter, value)) for value in at}
-    pieces: dict[tuple[Fraction, Fraction], Verdict] = {}
-    waiting, undecided = [(low, high)], ""
-    while waiting and not undecided and not any(verdict.kind in _ORDER[:3] for verdict in found.values()):
-        low, high = waiting.pop()
+    found: dict[Any, Verdict] = {}  # by value, and by open interval
+    waiting: list[Any] = [(low, high)]
+    waiting += [low + (high - low) * k / 4 for k in (4, 3, 2, 1, 0) if letter.domain.closed or 0 < k < 4]
+    undecided = ""
+    while waiting and not undecided:
+        place = waiting.pop()
+        within = isinstance(place, tuple)
         try:
-            pieces[low, high] = check(put_in(statement, letter, Parameter.within(letter.name, low, high)))
+            one = put_in(statement, letter, Parameter.within(letter.name, *place) if within else place)
+            found[place] = check(one)
         except Split as split:
-            if split.at is None or len(pieces) + len(waiting) > _MOST_PARTS:
-                undecided = f"a sign changes between {letter} = {low} and {high}, at no rational value"
+            if split.at is None or len(found) > _MOST_PARTS:
+                undecided = f"a sign changes between {letter} = {place[0]} and {place[1]}, at no rational value"
             else:
-                found[split.at] = check(put_in(statement, letter, split.at))
-                waiting += [(split.at, high), (low, split.at)]
-        else:
-            if pieces[low, high].kind in _ORDER[:3]:
-                found[(low + high) / 2] = check(put_in(statement, letter, (low + high) / 2))
-    return _worst(statement, letter, found, pieces, undecided)
+                waiting += [(split.at, place[1]), (place[0], split.at), split.at]
+            continue
+        if found[place].kind in _REFUTING and not within:
+            certificate = partial(_at, found[place], letter, place)
+            return Verdict(found[place].kind, f"at {letter} = {place}: {found[place].evidence}", certificate)
+        if found[place].kind in _REFUTING:
+            waiting.append(sum(place) / 2)  # where the same is seen in numbers
+    return _confirmed(letter, found, undecided)
 
 
-def _worst(
-    statement: Statement, letter: Any, found: Mapping[Fraction, Verdict], pieces: Mapping[Any, Verdict], undecided: str
-) -> Verdict:
-    kind = min((verdict.kind for verdict in [*found.values(), *pieces.values()]), key=_ORDER.index)
-    if kind in _ORDER[:3]:
-        value = next(value for value, verdict in found.items() if verdict.kind == kind)
-        certificate = partial(_at, found[value], letter, value)
-        return Verdict(kind, f"at {letter} = {value}: {found[value].evidence}", certificate)
-    certificate = partial(certificates.other, "family", letter=letter, values=[str(value) for value in found])
+def _confirmed(letter: Any, found: Mapping[Any, Verdict], undecided: str) -> Verdict:
+    """The verdict if no value refutes the statement; `undecided` says why an interval was not checked."""
+    kind = min((verdict.kind for verdict in found.values()), key=_ORDER.index)
+    values = [place for place in found if isinstance(place, Fraction)]
+    certificate = partial(certificates.other, "family", letter=letter, values=[str(value) for value in values])
     if undecided:
-        values = ", ".join(map(str, sorted(found)))
-        return Verdict(Kind.NOT_REFUTED, f"{kind} at {letter} = {values}, and nothing between: {undecided}", certificate)
+        said = f"{kind} at {letter} = {', '.join(map(str, sorted(values)))}, and nothing between: {undecided}"
+        return Verdict(Kind.NOT_REFUTED, said, certificate)
     ends: dict[str, list[Fraction]] = {}
-    for (low, high), verdict in sorted(pieces.items(), key=lambda piece: piece[0]):
-        ends.setdefault(verdict.evidence, [low])[1:] = [high]
+    for low, high in sorted(place for place in found if isinstance(place, tuple)):
+        ends.setdefault(found[low, high].evidence, [low])[1:] = [high]
     said = [f"for {low} < {letter} < {high}: {evidence}" for evidence, (low, high) in ends.items()]
     everywhere = f"exactly, for all {letter.domain.describe(str(letter))}"
     return Verdict(kind, f"{everywhere}: {'; '.join(said) if len(said) > 1 else next(iter(ends))}", certificate)

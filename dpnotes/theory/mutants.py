@@ -7,8 +7,8 @@ import sympy
 from sympy.tensor.indexed import Indexed
 
 from dpnotes.theory.asymptotics import Ratio
-from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.families import parameter_of
+from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Statement
 from dpnotes.theory.verdicts import CONFIRMING, Kind

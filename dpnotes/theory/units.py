@@ -12,7 +12,6 @@ from fractions import Fraction
 import sympy
 from sympy.tensor.indexed import Indexed
 
-
 Power = Fraction | sympy.Expr  # of a unit: a number, or a rational function of a letter that exponents may depend on
 
 
@@ -24,7 +23,7 @@ class Unit:
     >>> str(gradient**2 / LOSS)
     'F x^-2'
     >>> from dpnotes.theory.symbols import Domain, PaperSymbols
-    >>> kappa = PaperSymbols("example").symbol("kappa", "Kurdyka-Lojasiewicz exponent", domain=Domain(1, 2, closed=True))
+    >>> kappa = PaperSymbols("example").symbol("kappa", "an exponent", domain=Domain(1, 2, closed=True))
     >>> str(LOSS ** (1 / kappa - 1) * LENGTH)
     'F^((1 - kappa)/kappa) x'
     """
@@ -128,7 +127,7 @@ def has_interval(symbol: sympy.Basic) -> bool:
 
     >>> from dpnotes.theory.symbols import UNIT_INTERVAL, PaperSymbols
     >>> paper = PaperSymbols("example")
-    >>> has_interval(paper.symbol("a", "an exponent", domain=UNIT_INTERVAL)), has_interval(paper.symbol("b", "a number"))
+    >>> has_interval(paper.symbol("a", "a power", domain=UNIT_INTERVAL)), has_interval(paper.symbol("b", "a number"))
     (True, False)
     """
     domain = getattr(symbol, "domain", None)

@@ -15,6 +15,7 @@ import sympy
 
 from dpnotes.theory import certificates
 from dpnotes.theory.exponents import Parameter, Split
+from dpnotes.theory.monomials import branches, monomial_of
 from dpnotes.theory.statements import Statement
 from dpnotes.theory.units import has_interval
 from dpnotes.theory.verdicts import Kind, Verdict
@@ -44,6 +45,21 @@ def parameter_of(statement: Statement) -> Any:
         listed = ", ".join(map(str, found))
         raise ValueError(f"Expected exponents that depend on one letter, with a bounded domain, got {listed}.")
     return found[0] if found else None
+
+
+def parts_of(expression: sympy.Expr, letter: Any) -> list[sympy.Expr]:
+    """The monomials that an expression is built of; its exponents may depend on the letter.
+
+    >>> x = sympy.Symbol("x", positive=True)
+    >>> parts_of((x + x**2) ** sympy.Rational(1, 2), None)
+    [sqrt(x), x]
+    """
+    if letter is None:
+        return [monomial_of(branch.powers) for branch in branches(expression)]
+    middle = Fraction((letter.domain.low + letter.domain.high) / 2).limit_denominator(1000)
+    near = Parameter.within(letter.name, middle, middle + Fraction(1, 10**9))  # no sign changes so near
+    pieces = branches(expression.xreplace({letter: near}))
+    return [monomial_of(branch.powers).xreplace({near: letter}) for branch in pieces]
 
 
 def interval_text(statement: Statement, latex: bool) -> list[str]:

@@ -53,8 +53,8 @@ def _of(expression: sympy.Basic, fixed: set[sympy.Symbol], letter: Any = None) -
     """The mutants of an expression tree: changes at its root, then changes within each argument."""
     if expression in fixed or (isinstance(expression, sympy.Pow) and expression.args[0] in fixed):
         return
-    depends = letter is not None and isinstance(expression, sympy.Pow) and expression.args[1].has(letter)
-    yield from _slopes(*expression.args, letter) if depends else _at_root(expression)
+    depends = letter is not None and isinstance(expression, sympy.Pow) and expression.exp.has(letter)
+    yield from _slopes(expression, letter) if depends else _at_root(expression)
     if isinstance(expression, Indexed | sympy.Symbol):
         return
     # The second and later arguments of a sum are its limits.
@@ -81,8 +81,9 @@ def _at_root(expression: sympy.Basic) -> Iterator[tuple[str, sympy.Expr]]:
             yield "sign", sympy.Add(*expression.args[:index], *expression.args[index + 1 :], -term)
 
 
-def _slopes(base: sympy.Expr, exponent: sympy.Expr, letter: Any) -> Iterator[tuple[str, sympy.Expr]]:
-    quarter = sympy.Rational(1, 4)
+def _slopes(power: Any, letter: Any) -> Iterator[tuple[str, sympy.Expr]]:
+    """Other exponents that depend on the letter: shifted by 1/4, or by a slope that is 0 at one end of its interval."""
+    (base, exponent), quarter = power.args, sympy.Rational(1, 4)
     for change in (quarter, -quarter):
         yield "exponent", base ** (exponent + change)
         for end in (letter.domain.low, letter.domain.high):

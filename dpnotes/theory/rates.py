@@ -14,7 +14,7 @@ import sympy
 from dpnotes.theory import certificates
 from dpnotes.theory.balance import Balance, Named, Witness, at_most, balance, regime_of, require_room
 from dpnotes.theory.evaluation import Values, at_most_one, contradicted, evaluator, held_for, number, place_text, writer
-from dpnotes.theory.families import for_every_value, interval_text, parameter_of
+from dpnotes.theory.families import for_every_value, interval_text, parameter_of, parts_of
 from dpnotes.theory.monomials import Branch, branches, monomial_of, monomials, powers_of
 from dpnotes.theory.statements import Statement
 from dpnotes.theory.symbols import symbols_of
@@ -82,7 +82,7 @@ class Rate(Statement):
         if negative := _negative("the stated rate", self.value, parameter_of(self)):
             return negative
         alike, pure = {**self.terms, "the stated rate": self.value}, {**self.constraints, **self.regime}
-        if problem := _units_problem(alike, pure, self.normalised):
+        if problem := _units_problem(alike, pure, self.normalised, parameter_of(self)):
             return problem
         return for_every_value(self, Rate._judged)
 
@@ -207,10 +207,11 @@ class Choice(Statement):
             if negative := _negative(str(symbol), value, parameter_of(self)):
                 return negative
             pair = {f"the parameter {symbol}": symbol, "its value": value}
-            if problem := _units_problem(pair, {}, self.normalised):
+            if problem := _units_problem(pair, {}, self.normalised, parameter_of(self)):
                 return problem
         terms = {**self.terms, "the rate": self.rate}
-        if problem := _units_problem(terms, {**self.constraints, **self.regime}, self.normalised):
+        pure = {**self.constraints, **self.regime}
+        if problem := _units_problem(terms, pure, self.normalised, parameter_of(self)):
             return problem
         return for_every_value(self, lambda one: _up_to_logs(one, one._compare(one.normalised)))
 
@@ -327,7 +328,7 @@ class Crossover(Statement):
           ValueError: a side is no monomial, or both have the same power of the variable.
         """
         for pair in ({"left": self.left, "right": self.right}, {"variable": self.variable, "value": self.value}):
-            if problem := _units_problem(pair, {}, ()):
+            if problem := _units_problem(pair, {}):
                 return problem
         power = powers_of(self.left).get(self.variable, 0) - powers_of(self.right).get(self.variable, 0)
         if not power:
@@ -381,13 +382,15 @@ def _negative(name: str, value: sympy.Basic, letter: Any) -> Verdict | None:
     return None
 
 
-def _units_problem(alike: Named, pure: Named, normalised: Sequence[sympy.Symbol]) -> Verdict | None:
+def _units_problem(
+    alike: Named, pure: Named, normalised: Sequence[sympy.Symbol] = (), letter: Any = None
+) -> Verdict | None:
     """The verdict `units differ`; None if `alike` share a unit and `pure` have none, up to units that are set to 1."""
     free = [unit_of(symbol) or NONE for symbol in normalised]
     certificate = partial(certificates.units, alike, pure, normalised)
     try:
-        units = {name: _unit(expression, free) for name, expression in alike.items()}
-        bare = {name: _unit(expression, free) for name, expression in pure.items()}
+        units = {name: _unit(expression, free, letter) for name, expression in alike.items()}
+        bare = {name: _unit(expression, free, letter) for name, expression in pure.items()}
     except UnitsDiffer as error:
         return Verdict(Kind.UNITS_DIFFER, str(error), certificate)
     (first, expected), *others = units.items()
@@ -401,13 +404,11 @@ def _units_problem(alike: Named, pure: Named, normalised: Sequence[sympy.Symbol]
     return None
 
 
-def _unit(expression: sympy.Expr, free: Sequence[Unit]) -> Unit:
+def _unit(expression: sympy.Expr, free: Sequence[Unit], letter: Any) -> Unit:
     if not free:
         return unit_of(expression) or NONE
-    if any(power.free_symbols for part in expression.atoms(sympy.Pow) for power in part.args[1:]):
-        raise ValueError(f"Expected numbers as exponents where letters are set to 1, got {expression}.")
     # Terms of a sum may differ by units that are set to 1; each is compared with the first.
-    parts = [monomial_of(branch.powers) for branch in branches(expression)]
+    parts = parts_of(expression, letter)
     units = [unit_of(part) or NONE for part in parts]
     for part, unit in zip(parts, units, strict=True):
         if not equal_modulo(unit, units[0], free):

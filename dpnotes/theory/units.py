@@ -53,10 +53,10 @@ class Unit:
 
 def _power(value: Power) -> Power:
     """The power in the one form that equal powers have."""
-    if isinstance(value, sympy.Expr):
-        value = value if isinstance(value, sympy.Rational) else sympy.cancel(value)
-        return Fraction(int(value.p), int(value.q)) if isinstance(value, sympy.Rational) else value
-    return value
+    if isinstance(value, Fraction):
+        return value
+    simple = value if isinstance(value, sympy.Rational) else sympy.cancel(value)
+    return Fraction(int(simple.p), int(simple.q)) if isinstance(simple, sympy.Rational) else simple
 
 
 NONE = Unit()

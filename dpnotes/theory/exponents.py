@@ -7,7 +7,7 @@ at once: where a sign changes inside, it raises `Split` with the value, and the 
 import operator
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, total_ordering
 from typing import Any
 
 import sympy
@@ -44,6 +44,7 @@ class Split(Exception):  # noqa: N818 - no error: the caller goes on with both p
         self.at = at
 
 
+@total_ordering
 class Exponent:
     """A rational function of a parameter; constants are plain `Fraction`s.
 
@@ -87,15 +88,6 @@ class Exponent:
 
     def __lt__(self, other: Any) -> bool:
         return _sign(self - other) < 0
-
-    def __gt__(self, other: Any) -> bool:
-        return _sign(self - other) > 0
-
-    def __le__(self, other: Any) -> bool:
-        return _sign(self - other) <= 0
-
-    def __ge__(self, other: Any) -> bool:
-        return _sign(self - other) >= 0
 
     def __eq__(self, other: object) -> bool:
         return _sign(self - other) == 0

@@ -17,6 +17,7 @@ import sympy
 from sympy import Rational
 
 from dpnotes.theory.claims import Claim
+from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.mutants import mutants, still_true
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.symbols import COUNT, Domain, PaperSymbols
@@ -150,7 +151,13 @@ def test_what_is_no_family_is_refused(call: Any, message: str):
         call().verdict()
 
 
-def test_a_claim_that_cannot_be_checked_is_named():
-    claim = Claim("example.thm1", "title", "here", Rate(x, n**y, {"term": n}), "origin")
-    with pytest.raises(ValueError, match=r"^example\.thm1: Expected exponents that depend on one letter"):
-        claim.check()
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        (Rate(x, n**y, {"term": n}), "Expected exponents that depend on one letter"),
+        (Inequality(x + y, x * y * n, {n: (1, 9)}), "Expected an interval to search for x, y: region="),
+    ],
+)
+def test_a_claim_that_cannot_be_checked_is_named_with_all_letters(statement: Any, message: str):
+    with pytest.raises(ValueError, match=rf"^example\.thm1: {message}"):
+        Claim("example.thm1", "title", "here", statement, "origin").check()

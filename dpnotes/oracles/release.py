@@ -380,9 +380,11 @@ class Releases:
           claimed; of any pair of others the sum of their costs in zCDP is what is known.
 
         Raises:
-          ValueError: as `ReleasePlan.check`, if the state's run has released since or a price is above the planned
-            cost (on a device see `dpnotes.util.checks`), and as the mechanisms.
+          ValueError: as `ReleasePlan.check`, if there is not one answer to each ask, the state's run has released since
+            or a price is above the planned cost (on a device see `dpnotes.util.checks`), and as the mechanisms.
         """
+        if len(answers) != len(plan.asks):
+            raise ValueError(f"Expected num_answers={len(answers)} to be {len(plan.asks)}, one to each ask.")
         plan.close(self)
         meter, noise, values, prices = plan.state.meter, plan.state.memory.noise, [], []
         calls, late = meter.lineage.advance(meter.calls, plan.granted)

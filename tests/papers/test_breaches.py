@@ -199,7 +199,7 @@ def test_every_privacy_breaking_entry_has_a_number_that_is_computed_here():
 def test_the_number_is_reproduced(name: str):
     breach = BREACHES[name]
     found = REACHED[name](breach.epsilon)
-    assert found > breach.delta
+    assert found > breach.stated
     digits = 4 if breach.reached > 0.9 else 2
     assert float(f"{found:.{digits}g}") == pytest.approx(breach.reached, rel=1e-9)
 
@@ -225,3 +225,14 @@ def test_a_breach_stands_exactly_where_privacy_breaks(severity: Severity, breach
         Breach(1, 1e-6, 1e-6, "nowhere", "any")
     with pytest.raises(ValueError, match="the name of a mechanism"):
         Breach(1, 1e-6, 0.1, "anywhere", " ")
+
+
+def test_a_breach_of_zcdp_is_stated_and_compared_in_rho():
+    """Noise for half the sensitivity: rho is `(sensitivity / noise)**2 / 2`, four times the stated one."""
+    noise = 1 / math.sqrt(2 * 0.5)
+    breach = Breach.zcdp(0.5, 0.5 * (2 / noise) ** 2, "one step", "Algorithm 2")
+    assert str(breach) == "0.5-zCDP is stated, and rho is 2: one step" and breach.stated == 0.5
+    assert Breach.zcdp(0.5, math.inf, "a norm without noise", "Algorithm 2").reached == math.inf
+    with pytest.raises(ValueError, match=r"Expected reached=0\.5 in \(0\.5, inf\]"):
+        Breach.zcdp(0.5, 0.5, "nowhere", "Algorithm 2")
+    assert Erratum(Severity.PRIVACY, "wrong", None, "v1", breach=breach).mechanism == "Algorithm 2"

@@ -466,6 +466,19 @@ def test_statements_print_their_regime():
             assert " for " in statement.plain() and "\\text{for }" in statement.latex(), claim.id
 
 
+def test_a_correction_of_a_definition_is_shown():
+    at, claims = Paper("example", "title", ("author",), "venue", 2024, "", "", "version 1", "").section()
+    gamma = PaperSymbols("example").symbol("gamma", "decay")
+    printed = Identity(_X, _X * gamma, _X * (1 - 1 / _X), where={gamma: 1 - 2 / _X})
+    corrected = replace(printed, where={gamma: 1 - 1 / _X})
+    at("thm1", "Theorem 1", "title")(printed, "origin", Severity.CONSTANT("gamma is 1 - 1/x.", corrected))
+    assert claims[0].printed_text == "x = gamma*x" and claims[0].corrected_text == "x = gamma*x with gamma = 1 - 1/x"
+    assert claims[0].corrected == "x = \\gamma x \\quad \\text{with } \\gamma = 1 - \\frac{1}{x}"
+    assert claims[0].erratum is not None
+    row = errata.Entry(claims[0], claims[0].erratum, claims[0].check(), corrected.verdict()).row()
+    assert str(row["evidence"]).startswith("contradicted") and str(row["corrected"]).endswith("with gamma = 1 - 1/x")
+
+
 def broken_group(latex: str) -> str | None:
     """Return an index or exponent that ends within a pair of brackets: a name that sympy split."""
     for group in re.findall(r"[_^]{([^{}]*)}", latex):

@@ -31,8 +31,6 @@ from torch import Tensor, nn
 from dpnotes.core import FRESH, WHOLE, Estimate, Mechanism, Method, Oracle, Price, Relation, Request, Sensitive, Status
 from dpnotes.guarantees import ALLOWED, CombinationError, Sampling
 from dpnotes.methods.descent import Descent
-from dpnotes.methods.drift_escape import DriftEscape
-from dpnotes.methods.online_to_nonconvex import OnlineToNonconvex
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
@@ -43,7 +41,9 @@ from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
 from dpnotes.oracles.smoothed import SmoothedSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.drift_escape.derivatives import ExampleDerivatives
+from dpnotes.papers.drift_escape.escaping import DriftEscape
 from dpnotes.papers.drift_escape.selection import GradientAndHessian, Selection
+from dpnotes.papers.goldstein.conversion import OnlineToNonconvex
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.factorisation import BandedSquareRoot

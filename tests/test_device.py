@@ -23,9 +23,7 @@ from torch import Tensor
 from dpnotes import methods, oracles, papers
 from dpnotes.core import WHOLE, Ledger, Mechanism, Price, Relation, Request, Sampling, Sensitive, Status
 from dpnotes.methods.descent import Descent
-from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import Runs, drive
-from dpnotes.methods.online_to_nonconvex import OnlineToNonconvex
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
@@ -43,8 +41,10 @@ from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
 from dpnotes.papers.drift_escape.derivatives import ExampleDerivatives
 from dpnotes.papers.drift_escape.distributed import distributed_drift_escape
 from dpnotes.papers.drift_escape.distributed import practical as clients_practical
+from dpnotes.papers.drift_escape.escaping import DriftEscape
 from dpnotes.papers.drift_escape.selection import Selection, distributed_selection, trusted_selection
 from dpnotes.papers.goldstein.algorithms import online_to_nonconvex, plain
+from dpnotes.papers.goldstein.conversion import OnlineToNonconvex
 from dpnotes.papers.noisy_sgd.algorithms import clipped_noisy_sgd, noisy_sgd, noisy_sgd_on_fresh_data
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.factorisation import BandedSquareRoot

@@ -270,7 +270,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "oracles.minibatch.MinibatchGradient.guarantee": lambda: {"state": minibatch().init(zeros(2, 2))},
     "oracles.minibatch.MinibatchGradient": lambda: {"noise_std": torch.ones(2, dtype=torch.float64)},
     "oracles.samples.VirtualSamples": lambda: {"total": 10**9},
-    "oracles.smoothed.SmoothedSamples": lambda: {"problem": kinks()},
+    "papers.goldstein.smoothed.SmoothedSamples": lambda: {"problem": kinks()},
     "oracles.spider.Refresh": lambda: {"longest": 5},
     "oracles.spider.BatchSizes": lambda: {"first": 100.0},
     "oracles.spider.Spider": lambda: {

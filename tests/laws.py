@@ -38,12 +38,12 @@ from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
-from dpnotes.oracles.smoothed import SmoothedSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.drift_escape.derivatives import ExampleDerivatives
 from dpnotes.papers.drift_escape.escaping import DriftEscape
 from dpnotes.papers.drift_escape.selection import GradientAndHessian, Selection
 from dpnotes.papers.goldstein.conversion import OnlineToNonconvex
+from dpnotes.papers.goldstein.smoothed import SmoothedSamples
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.factorisation import BandedSquareRoot

@@ -32,7 +32,7 @@ TABLE = Path(__file__).parent / "mutants.csv"
 # Folders, and modules of two papers.
 FOLDERS = (
     "dpnotes/oracles", "dpnotes/privacy", "dpnotes/methods", "dpnotes/papers/drift_escape/escaping.py",
-    "dpnotes/papers/goldstein/conversion.py",
+    "dpnotes/papers/goldstein/conversion.py", "dpnotes/papers/goldstein/smoothed.py",
 )  # fmt: skip
 SEED, NUMBER, LEAST_KILLED = 0, 300, 0.95
 _QUOTED = "Expected exactly one line"  # error of `museum.exhibit.with_line_replaced` for a missing line
@@ -57,7 +57,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "oracles/clients": ("oracles/clients", "oracles/client_files", "laws"),
     "oracles/blocks": ("oracles/clients", "oracles/client_files"),
     "oracles/holdings": ("oracles/clients", "oracles/client_files"),
-    "oracles/smoothed": ("oracles/smoothed", "papers/goldstein/algorithms", "laws"),
+    "papers/goldstein/smoothed": ("papers/goldstein/smoothed", "papers/goldstein/algorithms", "laws"),
     "methods/checkpoint": ("util/states", "train/loop"),
     "methods/client_checkpoint": ("oracles/clients", "oracles/client_files"),
     "methods/descent": ("papers/budget_schedules/algorithms", "oracles/clipped", "papers/noisy_sgd/algorithms", "laws"),

@@ -10,14 +10,14 @@ from types import ModuleType
 import pytest
 
 from dpnotes.methods import descent, spider_descent
-from dpnotes.oracles import blocks, clients, clipped, holdings, minibatch, samples, smoothed, spider
+from dpnotes.oracles import blocks, clients, clipped, holdings, minibatch, samples, spider
 from dpnotes.papers.adaptive_batch import reference as adaptive_reference
 from dpnotes.papers.budget_schedules import reference as schedules_reference
 from dpnotes.papers.drift_escape import derivatives as model_derivatives
 from dpnotes.papers.drift_escape import escaping
 from dpnotes.papers.drift_escape import reference as escape_reference
 from dpnotes.papers.drift_escape import selection as model_selection
-from dpnotes.papers.goldstein import conversion
+from dpnotes.papers.goldstein import conversion, smoothed
 from dpnotes.papers.goldstein import reference as goldstein_reference
 from dpnotes.papers.noisy_sgd import reference as noisy_reference
 from dpnotes.privacy import filter as filters

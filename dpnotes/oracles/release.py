@@ -22,18 +22,8 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
-from dpnotes.core import Estimate, Mechanism, Price, Request, Sensitive, Status
-from dpnotes.guarantees import (
-    FRESH,
-    OVERSPENT,
-    STATISTICS_WITHOUT_NOISE,
-    Assumption,
-    Basis,
-    Guarantee,
-    Relation,
-    Sampling,
-    bound_was_checked,
-)
+from dpnotes.core import FRESH, Assumption, Estimate, Guarantee, Mechanism, Price, Request, Sensitive, Status
+from dpnotes.guarantees import OVERSPENT, STATISTICS_WITHOUT_NOISE, Basis, Relation, Sampling, bound_was_checked
 from dpnotes.oracles.asks import Answer, Ask, Bound
 from dpnotes.privacy.accounting import Accountant, account, assumptions_of
 from dpnotes.privacy.events import LEAST_NOISE, Event
@@ -95,6 +85,17 @@ def on_time(late: Tensor | None, asked: Tensor) -> Tensor:
     error = ValueError("Expected state to have released nothing yet: go on from the one that its release returned.")
     checks.require(~late, lambda: error)
     return asked & ~late
+
+
+def check_asked(x: Tensor, active: Tensor, runs: int) -> None:
+    """Refuse points that are not `(runs, dim)`, or an `active` that is not `(runs,)` bool."""
+    if x.dim() != 2 or len(x) != runs:
+        raise ValueError(f"Expected x of shape {tuple(x.shape)} to be ({runs}, dim), a row a run.")
+    if x.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"Expected x of {x.dtype} to be float32 or float64, in which sensitivities hold.")
+    validate.instance(Tensor, active=active)
+    if active.dtype != torch.bool or active.shape != (runs,):
+        raise ValueError(f"Expected active of shape {tuple(active.shape)}, {active.dtype} to be ({runs},) bool.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -482,14 +483,7 @@ class ReleasingOracle(Protocol):
 
     def plan(self, state: State, x: Tensor, active: Tensor) -> ReleasePlan:
         """The cost of an estimate at `x`, and the runs that are refused it; arguments and errors as `estimate`."""
-        runs = len(self.releases.budget)
-        if x.dim() != 2 or len(x) != runs:
-            raise ValueError(f"Expected x of shape {tuple(x.shape)} to be ({runs}, dim), a row a run.")
-        if x.dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"Expected x of {x.dtype} to be float32 or float64, in which sensitivities hold.")
-        validate.instance(Tensor, active=active)
-        if active.dtype != torch.bool or active.shape != (runs,):
-            raise ValueError(f"Expected active of shape {tuple(active.shape)}, {active.dtype} to be ({runs},) bool.")
+        check_asked(x, active, len(self.releases.budget))
         return self.releases.plan(state, x, self.ask(state, x), active)
 
     def release(self, plan: ReleasePlan, streams: Streams) -> tuple[State, Estimate]:

@@ -13,13 +13,15 @@ from dpnotes.util.lineage import Lineage
 State = TypeVar("State")
 
 
-def map_state(function: Callable[..., Tensor], *states: State) -> State:
+def map_state(function: Callable[..., Tensor], *states: State, lineage: Lineage | None = None) -> State:
     """Apply `function` to the corresponding tensors of states of one type.
+
+    The result has this `lineage`; None: of the runs that the function selects from the states' lineages.
 
     >>> map_state(torch.add, torch.ones(2), torch.ones(2))
     tensor([2., 2.])
     """
-    return _walk(function, lambda first, *others: first.mapped(function, *others), *states)
+    return _walk(function, lambda first, *others: lineage or first.mapped(function, *others), *states)
 
 
 def _walk(on_tensors: Callable[..., Tensor], on_lineages: Callable[..., Lineage], *states: State) -> State:

@@ -233,7 +233,6 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "product_error": 1e-12,
     },
     "measure.curvature.smallest_eigenvalue": lambda: eigenvalue_question() | {"smoothness": 1.0, "tolerance": 1e-3},
-    "measure.curvature.spectral_norm": eigenvalue_question,
     "measure.stationarity.certify_sosp": lambda: eigenvalue_question() | {"gradient_norm": zeros(2), "smooth": True},
     "measure.curvature.Interval": lambda: {"lower": zeros(2), "upper": zeros(2)},
     "measure.goldstein.certify_goldstein": lambda: {"gradient": torch.sign, "num_rounds": 2},

@@ -176,7 +176,7 @@ def words_of(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 PARTS = (Problem, Oracle, Mechanism, Method, Samples, FreshData, NoisePlan, Sampling, Escape)
 # Methods that a loop calls at every step with values from the same part.
-STEPS = "init step estimate rollback release cost propose grant affords begin ask batch".split()
+STEPS = "init step estimate rollback release cost propose grant begin ask batch".split()
 WORDS = {
     name: function
     for name, function in KNOWN.items()

@@ -88,13 +88,6 @@ class Filter:
     def _limit(self) -> Tensor:
         return self.budget * (1 + self.tolerance)
 
-    def affords(self, spent: Spent, cost: Tensor, sampling: Sampling = WHOLE) -> Tensor:
-        """Return whether the remaining budget covers a release of this zCDP cost, `(runs,)`, as `(runs,)` bool.
-
-        A cost that is negative or NaN is never covered, not even by an infinite budget: no release returns budget.
-        """
-        return self.grant(spent, cost, torch.ones_like(cost, dtype=torch.bool), sampling)[0]
-
     def grant(self, spent: Spent, cost: Tensor, asked: Tensor, sampling: Sampling = WHOLE) -> tuple[Tensor, Spent]:
         """Grant a release of this zCDP cost to the runs that ask for it and can afford it, and count the cost.
 

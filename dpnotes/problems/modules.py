@@ -183,11 +183,6 @@ class ModuleProblem:
         """Return whether an example's loss depends on its batch (batch normalisation): it then has no sensitivity."""
         return bool(self._batch_norms)
 
-    @property
-    def has_hessian(self) -> bool:
-        """Return whether the loss has a Hessian everywhere, without `kinks`: SOSP certificates need it."""
-        return not self.kinks
-
     @cached_property
     def kinks(self) -> list[str]:
         """The functions in the loss that are not twice differentiable everywhere, by torch's names."""

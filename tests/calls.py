@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sentences import TINY_BERT, character_tokenizer
 from torch import Tensor
 
 from dpnotes.atlas.question import Question, ask
@@ -43,7 +44,6 @@ from dpnotes.problems.quadratics import Quadratic
 from dpnotes.problems.saddles import PopulationSensing
 from dpnotes.problems.sensing import QuadraticSensing
 from dpnotes.problems.separable import Cosine, Separable, Sine
-from dpnotes.problems.text import TINY_BERT, character_tokenizer
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 from dpnotes.train.loop import Evaluation
@@ -423,7 +423,6 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "privacy.search.Search": lambda: SEARCH,
     "privacy.search.Search.guarantee": lambda: {"released": [Event(10.0, Relation.REPLACE_ONE)], "claim": NOTHING},
     "problems.architectures.conv_net": lambda: {"width": 2},
-    "problems.architectures.small_conv_net": lambda: {"width": 2},
     "problems.architectures.resnet18": lambda: {"width": 2},
     "problems.architectures.BasicBlock": lambda: {"inputs": 3, "norm": "batch", "activation": "relu"},
     "problems.custom.CustomProblem": lambda: {
@@ -455,14 +454,12 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "problems.sensing.QuadraticSensing": lambda: {"measurements": torch.ones(3, 2), "targets": torch.ones(3)},
     "problems.smoothing.lasry_lions_phase": lambda: {"target": 5.0},
     "problems.separable.DoubleWell": lambda: {"radius": 2.0},
-    "problems.text.character_tokenizer": lambda: {"sentences": ["Go on."]},
     "problems.text.tokenise": lambda: {
         "corpus": Corpus("test", SENTENCES, SENTENCES, SENTENCES, "none", "here"),
         "tokenizer": character_tokenizer,
     },
     "problems.text.BertSize": lambda: dataclasses.asdict(TINY_BERT),
     "problems.text.Bert": lambda: {"size": TINY_BERT},
-    "problems.text.random_bert": lambda: {"size": TINY_BERT},
     "guarantees.Sampling": lambda: {"scheme": "poisson"},
     "random.streams.Streams": lambda: {"keys": torch.zeros(2, 2, dtype=torch.int64)},
     "random.streams.Streams.of": lambda: {"runs": ["a"]},

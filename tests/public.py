@@ -94,7 +94,7 @@ INSIDE = (
     "problems.module_data.ModuleData",
     "problems.passes.Passes",
     "problems.separable.Suprema",
-    "problems.text.pretrained_bert",  # like random_bert, from a file
+    "problems.text.pretrained_bert",  # which reads a file of 440 MB
 )
 NUMBER = re.compile(r"\b(int|float)\b")
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from modules import small_conv_net
 from pretend_device import PretendCuda
 from torch import Tensor
 
@@ -52,7 +53,6 @@ from dpnotes.privacy.mechanisms import Gaussian, Laplace
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import exponential, uniform
 from dpnotes.privacy.tree import Tree
-from dpnotes.problems.architectures import small_conv_net
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.modules import ModuleProblem

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from modules import Both, normal
+from modules import Both, normal, small_conv_net
 from pretend_device import PretendCuda, looking
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dpnotes.problems.architectures import conv_net, small_conv_net
+from dpnotes.problems.architectures import conv_net
 from dpnotes.problems.factors import Outer, norms
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.random.streams import Streams

@@ -4,12 +4,12 @@ import math
 
 import pytest
 import sympy
+from statement_mutants import mutants
 from sympy import Integer, Rational, exp, log, oo, sqrt
 
 from dpnotes.theory.asymptotics import Limit, Ratio
 from dpnotes.theory.claims import Claim, Paper, Severity, select
 from dpnotes.theory.inequalities import Inequality, Monotone
-from dpnotes.theory.mutants import mutants
 from dpnotes.theory.statements import Allocation, Identity, Optimum, Reason, Uncheckable
 from dpnotes.theory.symbols import COUNT, Domain, PaperSymbols
 from dpnotes.theory.units import LENGTH

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import sentences
 import torch
 
 from dpnotes.experiments import Context, Spec
@@ -333,10 +334,10 @@ def test_fine_tuning_a_text_network_end_to_end():
     corpus = Sentences(tuple(f"{words[i % 4]} {i}." for i in range(40)), torch.arange(40) % 2)
     few = Sentences(corpus.texts[:6], corpus.labels[:6])
     made = Corpus("toy", corpus, few, few, "none needed", "here")
-    data = text.tokenise(made, text.character_tokenizer, length=16)
+    data = text.tokenise(made, sentences.character_tokenizer, length=16)
 
     def task(spec: Spec, cell: dict) -> Task:
-        return Task(text.random_bert(text.TINY_BERT, f"{spec['seed']}/{cell['repeat']}"), data, only=[])
+        return Task(sentences.random_bert(sentences.TINY_BERT, f"{spec['seed']}/{cell['repeat']}"), data, only=[])
 
     columns = cell_of(finetuned("cola", statistics_batches=0), 1.0, task)
     assert columns["finished"] and len(columns["step"]) == 2

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import sympy
 import torch
+from dense_factors import factors
 
 from dpnotes.core import Ledger, Price, Relation
 from dpnotes.measure import curvature
 from dpnotes.privacy import accounting
-from dpnotes.privacy.factorisation import factors
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import exponential, uniform
 from dpnotes.random.streams import Streams

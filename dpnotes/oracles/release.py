@@ -25,7 +25,7 @@ from torch import Tensor
 from dpnotes.core import FRESH, Assumption, Estimate, Guarantee, Mechanism, Price, Request, Sensitive, Status
 from dpnotes.guarantees import OVERSPENT, STATISTICS_WITHOUT_NOISE, Basis, Relation, Sampling, bound_was_checked
 from dpnotes.oracles.asks import Answer, Ask, Bound
-from dpnotes.privacy.accounting import Accountant, account, assumptions_of
+from dpnotes.privacy.accounting import account, assumptions_of
 from dpnotes.privacy.events import LEAST_NOISE, Event
 from dpnotes.privacy.filter import Filter, Spent
 from dpnotes.privacy.mechanisms import is_exact, says_gaussian
@@ -527,13 +527,7 @@ class ReleasingOracle(Protocol):
         return self.releases.events(run)
 
     def guarantee(
-        self,
-        state: State,
-        delta: float,
-        streams: Streams,
-        *,
-        not_covered: tuple[str, ...] = (),
-        accountant: Accountant | None = None,
+        self, state: State, delta: float, streams: Streams, *, not_covered: tuple[str, ...] = ()
     ) -> tuple[Guarantee, ...]:
         """The guarantee of each run for all its releases, whenever it stopped.
 
@@ -542,7 +536,6 @@ class ReleasingOracle(Protocol):
           delta: in (0, 1).
           streams: the runs' randomness; whether it is a secret, and whether runs share it, is part of the claim.
           not_covered: what else depends on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
-          accountant: as `privacy.accounting.account`.
 
         Returns:
           One a run. A run that saw a bound exceeded, or spent more than the terms of this oracle allow, claims nothing
@@ -564,7 +557,7 @@ class ReleasingOracle(Protocol):
             if bool(meter.spent[run] > releases.budget[run] * (1 + releases.tolerance)):
                 rests = (*rests, OVERSPENT)
             if releases.accountable(run):
-                claims.append(account(releases.events(run), delta, accountant, assumptions=rests, not_covered=left))
+                claims.append(account(releases.events(run), delta, assumptions=rests, not_covered=left))
             else:
                 how = "no noise" if budget == float("inf") else "less noise than an accountant knows"
                 claims.append(Guarantee(float("inf"), delta, releases.relation, how, rests, left))

@@ -26,26 +26,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from dpnotes.core import Ledger
-from dpnotes.guarantees import (
-    FRESH,
-    Assumption,
-    CombinationError,
-    Guarantee,
-    Noise,
-    Relation,
-    Scheme,
-    assumptions_of_runs,
-)
+from dpnotes.core import FRESH, Assumption, Guarantee, Ledger, Relation
+from dpnotes.guarantees import CombinationError, Noise, Scheme, assumptions_of_runs
 from dpnotes.privacy import pld
-from dpnotes.privacy.events import (
-    LEAST_NOISE,
-    Event,
-    clipped_sensitivity,
-    events_of,
-    merged,
-    to_dp_event,
-)
+from dpnotes.privacy.events import LEAST_NOISE, Event, clipped_sensitivity, events_of, merged, to_dp_event
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.validate import NonNegative, Positive, Probability, checked

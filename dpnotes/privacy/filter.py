@@ -64,7 +64,7 @@ class Filter:
       >>> watch = Filter(torch.tensor([1.0], dtype=torch.float64))
       >>> spent, cost = watch.init(), torch.tensor([0.6], dtype=torch.float64)
       >>> granted, spent = watch.grant(spent, cost, torch.tensor([True]))
-      >>> granted, spent.total, watch.affords(spent, cost)
+      >>> granted, spent.total, watch.grant(spent, cost, granted)[0]
       (tensor([True]), tensor([0.6000], dtype=torch.float64), tensor([False]))
     """
 

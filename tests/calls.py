@@ -354,7 +354,6 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "evaluation": Evaluation(images(), 2),
         "method": Descent(0.1),
     },
-    "privacy.accounting.guarantee": lambda: {"gaussian_noise": True},
     "privacy.audit.bounds.LowerBound": lambda: {"method": "test"},
     "privacy.audit.bounds.epsilon_from_counts": lambda: {"hits": 15, "false_hits": 1},
     "privacy.audit.bounds.choose_threshold": lambda: {

@@ -178,6 +178,9 @@ def _walk(
         return (on_clients if of_clients else on_server)(*states)  # type: ignore[return-value]
     if isinstance(first, Lineage):
         return first  # type: ignore[return-value]
+    if isinstance(first, tuple):
+        parts = zip(*states, strict=True)  # type: ignore[call-overload]
+        return tuple(_walk(on_server, on_clients, *each, of_clients=of_clients) for each in parts)  # type: ignore
     names = {f.name for f in fields(first)}
     found = {}
     for name in names:

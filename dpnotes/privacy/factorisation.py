@@ -24,7 +24,7 @@ from dpnotes.core import Price, Request
 from dpnotes.guarantees import FRESH, Noise, Sampling
 from dpnotes.privacy import tree
 from dpnotes.privacy.mechanisms import rounded_to_grid
-from dpnotes.privacy.sums import Layers, SumMechanism, SumState, check_shared
+from dpnotes.privacy.sums import SumMechanism, SumState, check_shared
 from dpnotes.random.streams import Streams
 from dpnotes.util import checks, validate
 from dpnotes.util.validate import AtLeastOne, checked
@@ -88,7 +88,7 @@ class BandedSquareRoot(SumMechanism):
         """Release the next term of the active runs; as `Tree.release`."""
         term = self.accept(state, request, streams)
         value, leaf, active = request.answer.value, term.leaf, term.active
-        past, end = Layers.to_list(state.layers)
+        past = state.layers
         drawn = streams.normal(self.purpose, request.call, value.shape[1])
         noise = drawn.mul_(term.noise_std[:, None])
         for k, (coefficient, old) in enumerate(zip(self._coefficients()[1:], past, strict=True), start=1):
@@ -100,7 +100,7 @@ class BandedSquareRoot(SumMechanism):
         reach = torch.cat([1 / term.multiplier[:, None], state.reach], dim=1)[:, : len(past)]
         if not checks.known_empty(~active):
             shifted = [torch.where(active[:, None], new, old) for new, old in zip(shifted, past, strict=True)]
-        return state.after(term, request, active, reach, Layers.of(shifted, end)), released, term.price
+        return state.after(term, request, active, reach, shifted), released, term.price
 
     def max_cost(self, noise_multiplier: float) -> float:
         """The largest zCDP that an example pays, that of the first term, when every example is in one term.

@@ -1,4 +1,4 @@
-"""Functions on states, which are dataclasses of tensors with a leading runs axis: combine, store, restore."""
+"""Functions on states: dataclasses and tuples of tensors with a leading runs axis. Combine, store, restore."""
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
@@ -30,8 +30,10 @@ def _walk(on_tensors: Callable[..., Tensor], on_lineages: Callable[..., Lineage]
         return on_tensors(*states)  # type: ignore[return-value]
     if isinstance(first, Lineage):
         return on_lineages(*states)  # type: ignore[return-value]
+    if isinstance(first, tuple):
+        return tuple(_walk(on_tensors, on_lineages, *parts) for parts in zip(*states, strict=True))  # type: ignore
     if not is_dataclass(first) or isinstance(first, type):
-        raise TypeError(f"Expected a state made of dataclasses and tensors, got {type(first).__name__}.")
+        raise TypeError(f"Expected a state made of dataclasses, tuples and tensors, got {type(first).__name__}.")
     parts = {
         f.name: _walk(on_tensors, on_lineages, *(getattr(state, f.name) for state in states)) for f in fields(first)
     }
@@ -68,11 +70,9 @@ def flatten(state: Any, prefix: str = "") -> dict[str, Tensor]:
         return {prefix: state}
     if isinstance(state, Lineage):
         return {}
-    return {
-        name: tensor
-        for f in fields(state)
-        for name, tensor in flatten(getattr(state, f.name), f"{prefix}.{f.name}" if prefix else f.name).items()
-    }
+    parts = enumerate(state) if isinstance(state, tuple) else ((f.name, getattr(state, f.name)) for f in fields(state))
+    named = (flatten(part, f"{prefix}.{name}" if prefix else str(name)) for name, part in parts)
+    return {name: tensor for some in named for name, tensor in some.items()}
 
 
 def restore(template: State, tensors: dict[str, Tensor]) -> State:

@@ -1,4 +1,4 @@
-"""Functions on states: dataclasses and tuples of tensors with a leading runs axis. Combine, store, restore."""
+"""Functions on states, which are dataclasses, tuples and dicts of tensors with a leading runs axis: combine, store."""
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
@@ -32,8 +32,10 @@ def _walk(on_tensors: Callable[..., Tensor], on_lineages: Callable[..., Lineage]
         return on_lineages(*states)  # type: ignore[return-value]
     if isinstance(first, tuple):
         return tuple(_walk(on_tensors, on_lineages, *parts) for parts in zip(*states, strict=True))  # type: ignore
+    if isinstance(first, dict):
+        return {name: _walk(on_tensors, on_lineages, *(state[name] for state in states)) for name in first}  # type: ignore
     if not is_dataclass(first) or isinstance(first, type):
-        raise TypeError(f"Expected a state made of dataclasses, tuples and tensors, got {type(first).__name__}.")
+        raise TypeError(f"Expected a state made of dataclasses, tuples, dicts and tensors, got {type(first).__name__}.")
     parts = {
         f.name: _walk(on_tensors, on_lineages, *(getattr(state, f.name) for state in states)) for f in fields(first)
     }
@@ -70,7 +72,8 @@ def flatten(state: Any, prefix: str = "") -> dict[str, Tensor]:
         return {prefix: state}
     if isinstance(state, Lineage):
         return {}
-    parts = enumerate(state) if isinstance(state, tuple) else ((f.name, getattr(state, f.name)) for f in fields(state))
+    state = dict(enumerate(state)) if isinstance(state, tuple) else state
+    parts = state.items() if isinstance(state, dict) else ((f.name, getattr(state, f.name)) for f in fields(state))
     named = (flatten(part, f"{prefix}.{name}" if prefix else str(name)) for name, part in parts)
     return {name: tensor for some in named for name, tensor in some.items()}
 

@@ -29,8 +29,6 @@ from torch import Tensor
 from dpnotes.core import WHOLE, Mechanism, Method, Oracle, Relation
 from dpnotes.guarantees import ALLOWED, Sampling
 from dpnotes.methods.descent import Descent
-from dpnotes.methods.drift_escape import DriftEscape
-from dpnotes.methods.online_to_nonconvex import OnlineToNonconvex
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
@@ -38,10 +36,12 @@ from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
-from dpnotes.oracles.smoothed import SmoothedSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.drift_escape.derivatives import ExampleDerivatives
+from dpnotes.papers.drift_escape.escaping import DriftEscape
 from dpnotes.papers.drift_escape.selection import GradientAndHessian, Selection
+from dpnotes.papers.goldstein.conversion import OnlineToNonconvex
+from dpnotes.papers.goldstein.smoothed import SmoothedSamples
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.factorisation import BandedSquareRoot
 from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace

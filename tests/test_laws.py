@@ -167,7 +167,7 @@ ADDED = "gradient = torch.where(plan.begins[:, None], values[0], old.gradient + 
 GRANTED = "granted = asked & (cost >= 0) & (reused + fresh <= self._limit)"
 DRAW = "noise = streams.normal(self.purpose, request.call, value.shape[1])"
 NOISE = "noisy = noise.mul_(scale[:, None]).add_(value)"
-SUMMED = "return state.after(term, request, active, reach, Layers.of(nodes, end)), released, term.price"
+SUMMED = "return state.after(term, request, active, reach, nodes), released, term.price"
 PRICE_OF_A_LEAF = "Price(term.multiplier, term.price.charged, term.price.relation, term.price.sampling)"
 RELEASED = 'return state, zeroed_except(noisy.to(value.dtype), valid), price_of(request, "gaussian")'
 STATUS = "return moved, torch.maximum(state.status, estimate.status)"

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 import sympy
+from statement_mutants import mutants, still_true
 
 import dpnotes
 from dpnotes import papers
@@ -27,7 +28,6 @@ from dpnotes.theory import certificates, errata
 from dpnotes.theory.cache import Verdicts, sources
 from dpnotes.theory.claims import Claim, Paper, Severity, mechanisms
 from dpnotes.theory.inequalities import Monotone
-from dpnotes.theory.mutants import mutants, still_true
 from dpnotes.theory.premises import fallen, word
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Identity, Reason, Statement, Uncheckable

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from dense_factors import factors
 
 from dpnotes.core import Ledger, Price, Relation
 from dpnotes.privacy import accounting
-from dpnotes.privacy.factorisation import factors
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import exponential, uniform
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 import sympy
+from statement_mutants import mutants, still_true
 from sympy import Rational
 
 from dpnotes.theory.claims import Claim
 from dpnotes.theory.inequalities import Inequality
-from dpnotes.theory.mutants import mutants, still_true
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.symbols import COUNT, Domain, PaperSymbols
 from dpnotes.theory.units import LENGTH, LOSS, UnitsDiffer, unit_of

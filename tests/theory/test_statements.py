@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import sympy
+from statement_mutants import mutants
 from sympy import Integer, Rational, exp, log, oo, sqrt
 
 from dpnotes.theory.asymptotics import Limit, Ratio
 from dpnotes.theory.claims import Breach, Claim, Paper, Severity, select
 from dpnotes.theory.inequalities import Inequality, Monotone
-from dpnotes.theory.mutants import mutants
 from dpnotes.theory.rates import Choice, Crossover, Rate
 from dpnotes.theory.statements import Allocation, Identity, Optimum, Reason, Uncheckable
 from dpnotes.theory.symbols import COUNT, Domain, PaperSymbols

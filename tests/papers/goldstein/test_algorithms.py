@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from dpnotes.core import Status
-from dpnotes.oracles.smoothed import SmoothedSamples
 from dpnotes.papers.goldstein.algorithms import (
     GoldsteinParameters,
     least_directions,
@@ -18,6 +17,7 @@ from dpnotes.papers.goldstein.algorithms import (
     plain,
     single_pass,
 )
+from dpnotes.papers.goldstein.smoothed import SmoothedSamples
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.random.streams import Streams

@@ -16,8 +16,8 @@ from dpnotes.experiments.fits import Slope, fitted, half_way
 from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, shares_by, study, tabulated
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.methods.descent import Descent
-from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import drive
+from dpnotes.papers.drift_escape.escaping import DriftEscape
 from dpnotes.papers.drift_escape.experiments import ladder
 from dpnotes.papers.drift_escape.experiments.ladder import LadderParameters
 from dpnotes.random.streams import Streams

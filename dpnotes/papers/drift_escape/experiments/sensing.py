@@ -15,12 +15,12 @@ from dpnotes.core import FRESH, Oracle, Problem, Relation, Sampling, Status
 from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, joined, mean_interval, profiles, study, tabulated
 from dpnotes.measure.curvature import smallest_eigenvalue
-from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import drive
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.samples import DataSetSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
+from dpnotes.papers.drift_escape.escaping import DriftEscape
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.calibration import gaussian_std, tree_std
 from dpnotes.privacy.events import Event, clipped_sensitivity

@@ -21,16 +21,15 @@ from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 
-RULE = (
-    "Lemma 2 is for independent attempts: all Q fail with probability p^Q, p that of one. For each oracle the runs "
-    "whose attempts all fail are counted, with 95% intervals, and p^Q has that of p. Reproduced if fresh noise and a "
-    "forced fresh gradient fail as often as p^Q at Q = 2 and Q = 4 (the intervals overlap), and a restored state does "
-    "not: at Q = 8 its interval lies above 10 p^Q and above a tenth of p. Not reproduced if at Q = 4 fresh noise or a "
-    "forced gradient fail more often than p^Q, or at Q = 8 a restored state fails as often as p^Q. Undecided otherwise."
-)
 ORACLES: dict[str, Repeat] = {"fresh noise": "go on", "restored": "restore", "forced": "refresh", "jump": "go on"}
 COMMON: dict[str, Any] = {
-    "decision_rule": RULE, "seed": Each("repeats, 4000", "repeats"), "repeats": Each(4000, 50_000), "dim": 10,
+    "decision_rule": "Lemma 2 is for independent attempts: all Q fail with probability p^Q, p that of one. For each "
+    "oracle the runs whose attempts all fail are counted, with 95% intervals, and p^Q has that of p. Reproduced if "
+    "fresh noise and a forced fresh gradient fail as often as p^Q at Q = 2 and Q = 4 (the intervals overlap), and a "
+    "restored state does not: at Q = 8 its interval lies above 10 p^Q and above a tenth of p. Not reproduced if at Q "
+    "= 4 fresh noise or a forced gradient fail more often than p^Q, or at Q = 8 a restored state fails as often as "
+    "p^Q. Undecided otherwise.",
+    "seed": Each("repeats, 4000", "repeats"), "repeats": Each(4000, 50_000), "dim": 10,
     "curvature": 0.1,  # of the hill, over M = 1
     "features": 0.3,  # length of the noise of one example's gradient
     "first": 1_000_000,  # b1

@@ -19,28 +19,23 @@ from dpnotes.problems.separable import Cosine, DoubleWell, Parabola, Separable
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 
-RULE = (
-    "Reproduced if, on every landscape and for every growth and noise, the variance of <v1, x - x'> of coupled runs "
-    "is within 4 standard errors of 4 eta^2 Delta^2 alpha_t^2 at every probe, the growth of its standard deviation "
-    "between the last two probes is within 4 standard errors and 0.1% of that of alpha_t, which is (1 + eta gamma)^t "
-    "in the end, with standard errors of at most 3%, the median escape time is within 5% of the one of the linear law, "
-    "and without noise no run leaves. (With all exact, some growth of 50 would be off by 4 standard errors in one of "
-    "300 results; the landscapes are not quite quadratic, which the 0.1% allows for.) Not reproduced if a variance is "
-    "off by more than 6 standard errors, a growth by more than 6 and 0.1%, an escape time by more than 20%, or a run "
-    "leaves without noise. Undecided otherwise."
-)
-EARLIER_RULE = (
-    "The same with a growth within 1% whatever its standard error; not reproduced: off by more than 20%. On the seed "
-    '"escape" it said reproduced (quick, off by at most 0.13%) and undecided (paper, 1.27%), where a standard error '
-    "is up to 0.75%. What it says stands beside."
-)
 _NOT_QUADRATIC = 0.001
-PARAMETERS = {
-    "decision_rule": RULE, "earlier_rule": EARLIER_RULE, "seed": "escape, second", "batch_size": 1e6, "dim": 10,
+QUICK, PAPER = profiles("noisy_sgd.escape", {
+    "decision_rule": "Reproduced if, on every landscape and for every growth and noise, the variance of <v1, x - x'> "
+    "of coupled runs is within 4 standard errors of 4 eta^2 Delta^2 alpha_t^2 at every probe, the growth of its "
+    "standard deviation between the last two probes is within 4 standard errors and 0.1% of that of alpha_t, which is "
+    "(1 + eta gamma)^t in the end, with standard errors of at most 3%, the median escape time is within 5% of the one "
+    "of the linear law, and without noise no run leaves. (With all exact, some growth of 50 would be off by 4 "
+    "standard errors in one of 300 results; the landscapes are not quite quadratic, which the 0.1% allows for.) Not "
+    "reproduced if a variance is off by more than 6 standard errors, a growth by more than 6 and 0.1%, an escape time "
+    "by more than 20%, or a run leaves without noise. Undecided otherwise.",
+    "earlier_rule": "The same with a growth within 1% whatever its standard error; not reproduced: off by more than "
+    '20%. On the seed "escape" it said reproduced (quick, off by at most 0.13%) and undecided (paper, 1.27%), where a '
+    "standard error is up to 0.75%. What it says stands beside.",
+    "seed": "escape, second", "batch_size": 1e6, "dim": 10,
     "landscapes": ["wells", "monkey"], "growths": Each([0.05, 0.2], [0.01, 0.02, 0.05, 0.1, 0.2]),
     "spreads": Each([1e-4, 1e-7], [1e-4, 1e-5, 1e-6, 1e-7, 1e-8]), "runs": Each(500, 4000),
-}  # fmt: skip
-QUICK, PAPER = profiles("noisy_sgd.escape", PARAMETERS)
+})  # fmt: skip
 
 
 def landscape(name: str, dim: int) -> tuple[Landscape, float]:

@@ -10,31 +10,28 @@ from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.fits import Slope, fitted
-from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, columns_of, profiles, spaced, study, tabulated
+from dpnotes.experiments.sweeps import SYNTHETIC, Each, Given, Rows, profiles, spaced, study, tabulated
 from dpnotes.measure.stationarity import reached_alpha
-from dpnotes.papers.noisy_sgd.experiments.wells import Wells, measured, parameters
+from dpnotes.papers.noisy_sgd.experiments.wells import WellParameters, Wells, measured, parameters
 
-RULE = (
-    "A slope of ln(reached alpha) against ln(knob) passes if its bootstrap interval over seeds (98.75%, so that the "
-    "four hold jointly with 95%) contains the slope of the theorem's own alpha, with all its logarithms, at the points "
-    "that were asked, and is at most 0.05 to either side. Its exponents without logarithms are -1/2 in n, -1/2 in "
-    "epsilon, 1/4 in d and 1/2 in f_max at constant L (the theorem prints 1, which its proof does not give and units "
-    "forbid). Reproduced if all four pass, and without noise every run stays at the saddle. Not reproduced if an "
-    "interval lies on the side of a larger alpha than the theorem's slope promises, or a run without noise leaves the "
-    "saddle. Undecided otherwise; a slope on the other side is called steeper: the bound is not tight there."
-)
-EARLIER_RULE = (
-    "The same with the exponents without logarithms in place of the slopes of the theorem's alpha; on the seed "
-    '"slopes" it said reproduced (quick and paper). Nine points resolve the logarithms, which are off those '
-    "exponents by up to 0.008. What it says stands beside."
-)
 EXPONENTS = {"n": -0.5, "epsilon": -0.5, "d": 0.25, "f_max": 0.5}
 # A decade of n, epsilon and d in place of two: T grows with n and epsilon, and a step takes as long for a few runs as
 # for many, so further runs make up for the shorter lever.
 # From d = 30 on: the median norm of d normal numbers is sqrt(d) (1 - 1/(3 d)), and the theorem shares the noise out
 # among d + 1 coordinates, which together bend the slope by 0.016 between 10 and 1000, and by a third of that here.
-PARAMETERS = {
-    "decision_rule": RULE, "earlier_rule": EARLIER_RULE, "seed": "slopes, second", "delta": 1e-6, "sigma": 0.01,
+QUICK, PAPER = profiles("noisy_sgd.slopes", {
+    "decision_rule": "A slope of ln(reached alpha) against ln(knob) passes if its bootstrap interval over seeds "
+    "(98.75%, so that the four hold jointly with 95%) contains the slope of the theorem's own alpha, with all its "
+    "logarithms, at the points that were asked, and is at most 0.05 to either side. Its exponents without logarithms "
+    "are -1/2 in n, -1/2 in epsilon, 1/4 in d and 1/2 in f_max at constant L (the theorem prints 1, which its proof "
+    "does not give and units forbid). Reproduced if all four pass, and without noise every run stays at the saddle. "
+    "Not reproduced if an interval lies on the side of a larger alpha than the theorem's slope promises, or a run "
+    "without noise leaves the saddle. Undecided otherwise; a slope on the other side is called steeper: the bound is "
+    "not tight there.",
+    "earlier_rule": "The same with the exponents without logarithms in place of the slopes of the theorem's alpha; on "
+    'the seed "slopes" it said reproduced (quick and paper). Nine points resolve the logarithms, which are off those '
+    "exponents by up to 0.008. What it says stands beside.",
+    "seed": "slopes, second", "delta": 1e-6, "sigma": 0.01,
     "smallest_factor": 0.5,
     # What the other knobs are while one of them moves.
     "held": {"n": {}, "epsilon": {}, "d": {"n": 1.15e6}, "f_max": {"n": 6.4e4}},
@@ -44,8 +41,7 @@ PARAMETERS = {
         {"n": [6e4, 6e6], "epsilon": [0.01, 1.0], "d": [30.0, 3000.0], "f_max": [0.1, 10.0]},
     ),
     "points": Each(3, 9), "repeats": Each(60, 100),
-}  # fmt: skip
-QUICK, PAPER = profiles("noisy_sgd.slopes", PARAMETERS)
+})  # fmt: skip
 
 
 def points(spec: Spec) -> list[dict[str, Any]]:
@@ -64,7 +60,7 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"d": d, "f_max": f_max} for d, f_max in sorted(landscapes)]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> Given:
     """All points on a landscape as one batch, `repeats` runs each, and as many without noise where n is smallest.
 
     The algorithm is given (n, d, epsilon, delta) and the constants of the class. Every run has a landscape of its own
@@ -72,28 +68,25 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     iterates x_0 .. x_{T-1} are a-SOSPs, by the exact gradient and the exact Hessian.
     """
     wells = Wells(cell["d"], cell["f_max"], spec["sigma"])
-    here = [point for point in points(spec) if (point["d"], point["f_max"]) == (cell["d"], cell["f_max"])]
-    still = [point for point in here if point["knob"] == "n"][:1]
-    runs, rows, names = [], [], "alpha num_steps noise_std batch_size"
-    for point, noisy in [*((point, True) for point in here), *((point, False) for point in still)]:
+    here = [{**point, "noise": True} for point in points(spec) if {**point, **cell} == point]
+    still = [{**point, "noise": False} for point in here if point["knob"] == "n"][:1]
+    asked = []
+    for point in here + still:
+        name = f"{point['knob']}={point['value']:g}/{'noise' if point['noise'] else 'none'}"
+        columns = {name: point[name] for name in ("knob", "value", "noise")}
         found = parameters(wells, point["n"], point["epsilon"], spec["delta"])
-        found = found if noisy else replace(found, noise_std=0.0)
-        about = [point["knob"], point["value"], noisy]
-        for repeat in range(spec["repeats"]):
-            runs.append((f"{point['knob']}={point['value']:g}/{'noise' if noisy else 'none'}/{repeat}", repeat, found))
-            rows.append([*about, repeat, *(getattr(found, name) for name in names.split())])
+        asked.append((name, columns, found if point["noise"] else replace(found, noise_std=0.0)))
 
-    def measure(path: Tensor) -> dict[str, float]:
-        return {"reached": float(reached_alpha(path, path.new_zeros(path.shape), wells.hessian_lipschitz))}
+    def measure(path: Tensor, given: WellParameters, factor: float) -> dict[str, float]:
+        return {
+            "alpha": given.alpha, "num_steps": given.num_steps, "noise_std": given.noise_std,
+            "batch_size": given.batch_size, "saddle_level": wells.saddle_level * (factor * factor), "factor": factor,
+            "reached": float(reached_alpha(path, path.new_zeros(path.shape), wells.hessian_lipschitz)),
+        }  # fmt: skip
 
-    columns = measured(spec, context, wells, runs, measure)
     budget = {"epsilon": max(point["epsilon"] for point in here), "delta": spec["delta"]}
     context.record_spent(mechanism="gaussian", **budget, nominal=True, **SYNTHETIC)
-    return {
-        **columns_of(f"knob value noise repeat {names}", rows),
-        "saddle_level": wells.saddle_level * columns["factor"] ** 2,
-        **columns,
-    }
+    return measured(spec, context, wells, asked, measure)
 
 
 @tabulated

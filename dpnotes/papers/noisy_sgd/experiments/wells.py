@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from dpnotes.experiments import Context, Spec
+from dpnotes.experiments.sweeps import Given, Rows, joined
 from dpnotes.measure.stationarity import fraction_of_sosp, sosp_level
 from dpnotes.papers.noisy_sgd.calculators import CLOSED_LOOP
 from dpnotes.papers.noisy_sgd.experiments.paths import along
@@ -200,30 +200,34 @@ def measured(
     spec: Spec,
     context: Context,
     wells: Wells,
-    runs: Sequence[tuple[str, int, WellParameters]],
-    measure: Callable[[Tensor], dict[str, float]],
+    points: Sequence[tuple[str, Given, WellParameters]],
+    measure: Callable[[Tensor, WellParameters, float], Given],
     **examples: Any,
-) -> dict[str, np.ndarray]:
-    """Columns of runs from the saddle: the `factor` of each landscape, and what a function says of the levels.
+) -> Given:
+    """Columns of the spec's `repeats` at each point, all from the saddle: the point's, `repeat`, and what is measured.
 
     Args:
       spec: as `draw_factors`.
       context: of the cell.
       wells: the landscape.
-      runs: the name, the repeat and the parameters of each.
-      measure: is given the `levels` of a run, `(T,)`, and names numbers.
+      points: the name, the columns and the parameters of each.
+      measure: is given the `levels` of a run, `(T,)`, its parameters and its landscape's factor, and names numbers.
       **examples: `feature` and `means`, as `levels`.
     """
+    rows = [(*point, repeat) for point in points for repeat in range(spec["repeats"])]
 
-    def run(chosen: range) -> dict[str, Any]:
-        names, repeats, given = zip(*runs[chosen.start : chosen.stop], strict=True)
-        streams = Streams.of(spec["seed"], names, context.device)
+    @joined
+    def run(chosen: range) -> Rows:
+        names, columns, given, repeats = zip(*rows[chosen.start : chosen.stop], strict=True)
+        keys = [f"{name}/{repeat}" for name, repeat in zip(names, repeats, strict=True)]
+        streams = Streams.of(spec["seed"], keys, context.device)
         factors = draw_factors(spec, streams, torch.tensor(repeats))
-        found = [measure(path) for path in levels(wells, streams, list(given), factors, **examples)]
-        return {"factor": factors, **{name: np.array([one[name] for one in found]) for name in found[0]}}
+        paths = levels(wells, streams, given, factors, **examples)
+        for own, repeat, *run in zip(columns, repeats, paths, given, factors.tolist(), strict=True):
+            yield {**own, "repeat": repeat, **measure(*run)}
 
     # The levels, 4 bytes an iterate, are written and not touched again: they need no room in the cache.
-    return context.in_chunks(run, len(runs), 8 * 20 * wells.dim)
+    return context.in_chunks(run, len(rows), 8 * 20 * wells.dim)
 
 
 def share_of_sosp(path: Tensor, alpha: float, wells: Wells) -> float:
@@ -234,7 +238,7 @@ def share_of_sosp(path: Tensor, alpha: float, wells: Wells) -> float:
 def levels(
     wells: Wells,
     streams: Streams,
-    given: list[WellParameters],
+    given: Sequence[WellParameters],
     factors: Tensor,
     feature: Profile | None = None,
     means: Means = Streams.normal,

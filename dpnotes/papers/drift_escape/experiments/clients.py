@@ -47,12 +47,6 @@ def cells(spec: Spec) -> list[Cell]:
     return grid(noise=spec["multipliers"], tilted=(False, True), clients=spec["clients"])
 
 
-def setting(spec: Spec) -> VirtualData:
-    """Cosines, from whose top runs descend; examples differ by sines."""
-    dim = spec["dim"]
-    return VirtualData(Separable([(Cosine(1.0), dim)]), Separable([(Sine(spec["features"]), dim)]))
-
-
 def tilts(spec: Spec, clients: int) -> Tensor:
     """One a client, `(clients, dim)`, that add up to 0; nothing for a client alone."""
     drawn = Streams.of(spec["seed"], ["tilts"]).normal("tilts", 0, clients * spec["dim"]).view(clients, -1)
@@ -73,15 +67,18 @@ def parameters(spec: Spec, noise: str) -> DriftEscapeParameters:
 
 
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
-    """The mean squared error of the estimates of each run, and what each client used."""
-    data, count, dim = setting(spec), cell["clients"], spec["dim"]
+    """The mean squared error of the estimates of each run, and what each client used.
+
+    Runs descend from near the top of cosines; examples differ by sines.
+    """
+    count, dim = cell["clients"], spec["dim"]
+    data = VirtualData(Separable([(Cosine(1.0), dim)]), Separable([(Sine(spec["features"]), dim)]))
     apart = tilts(spec, count).to(context.device) * float(cell["tilted"])
     choice = parameters(spec, cell["noise"])
     blocks = Blocks(count, spec["block"], context.sharing(-(-count // spec["block"])))
 
     def run(chosen: range) -> dict[str, Tensor]:
-        runs = len(chosen)
-        names = [f"{cell['noise']}/{cell['tilted']}/{count}/{r}" for r in chosen]
+        runs, names = len(chosen), [f"{cell['noise']}/{cell['tilted']}/{count}/{r}" for r in chosen]
         streams = Streams.of(spec["seed"], names, context.device)
 
         def samples_of(members: range) -> TiltedSamples:
@@ -89,8 +86,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
 
         oracle = clients_of([choice] * runs, samples_of, blocks, context.device)
         method = method_of([choice.escape] * runs)
-        start = torch.linspace(0.3, 1.2, dim, dtype=torch.float64, device=context.device).expand(runs, dim)
-        error, x = torch.zeros(runs, dtype=torch.float64, device=context.device), start.clone()
+        start = torch.linspace(0.3, 1.2, dim, dtype=torch.float64, device=context.device).repeat(runs, 1)
+        error, x = torch.zeros_like(start[:, 0]), start.clone()
 
         def observe(going: Tensor, state: Any, estimate: Any) -> None:
             off = estimate.gradient - data.landscape.gradient(x[going])
@@ -106,11 +103,10 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
 
 def exponents(frame: pd.DataFrame) -> dict[str, Any]:
     """The exponent of the squared error in m, by what makes it and whether clients disagree."""
-    found = {}
-    for (noise, tilted), part in frame.groupby(["noise", "tilted"], sort=False):
-        name = f"{noise}, {'clients that disagree' if tilted else 'clients alike'}"
-        found[name] = fitted(part, "clients", "error")
-    return found
+    return {
+        f"{noise}, {'clients that disagree' if tilted else 'clients alike'}": fitted(part, "clients", "error")
+        for (noise, tilted), part in frame.groupby(["noise", "tilted"], sort=False)
+    }
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -132,8 +128,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     for cell in cells(spec):
         mean = cell["clients"] ** (-1.0 if right else -0.9)
         error = mean * np.exp(generator.normal(0, 0.2, spec["repeats"]))
-        steps = spec["steps"]
-        yield {**cell, "repeat": np.arange(len(error)), "error": error, "steps": steps}
+        yield {**cell, "repeat": np.arange(len(error)), "error": error, "steps": spec["steps"]}
 
 
 EXPERIMENT = study(

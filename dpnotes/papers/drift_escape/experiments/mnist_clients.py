@@ -125,14 +125,6 @@ def drift_escape(spec: Spec, network: TwoLayerNetwork, parts: list[Tensor], x: T
     )  # fmt: skip
 
 
-def noisy_sgd(spec: Spec, problems: list[TwoLayerNetwork], x: Tensor, streams: Streams) -> Runs:
-    """DP-SGD on all that each client holds; by a trusted server: of one holder of everything."""
-    return distributed_noisy_sgd(
-        lambda members: problems[members.start], x, streams, blocks=Blocks(len(problems), 1), epsilon=spec["epsilon"],
-        delta=spec["delta"], norm_bound=spec["clip"], step_size=spec["DP-SGD"]["step_size"], num_steps=spec["rounds"],
-    )  # fmt: skip
-
-
 @joined
 def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
     """The arms on one split; in all cells of a repeat start and keys are the same."""
@@ -152,9 +144,13 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
         if arm == "drift escape":
             runs = drift_escape(spec, network, parts, x, streams)
             used = int(runs.state.oracle.meter.used.sum())
-        else:
-            runs = noisy_sgd(spec, problems, x, streams)
-            used = data.train_inputs.shape[0]
+        else:  # on all that each client holds; a trusted server is one holder of everything
+            runs = distributed_noisy_sgd(
+                lambda members: problems[members.start], x, streams, blocks=Blocks(len(problems), 1),
+                epsilon=spec["epsilon"], delta=spec["delta"], norm_bound=spec["clip"],
+                step_size=spec["DP-SGD"]["step_size"], num_steps=spec["rounds"],
+            )  # fmt: skip
+            used = len(data.train_inputs)
         epsilon = max(claim.epsilon for claim in runs.oracle.claims(runs.state.oracle, spec["delta"], streams)[0])
         context.record_spent(
             mechanism="gaussian", rho=float(runs.oracle.declared()[0]), relation="replace-one", data="mnist",

@@ -119,16 +119,14 @@ def attempts(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
 def failures(frame: pd.DataFrame) -> Rows:
     """One row an oracle and Q: how often all of Q attempts failed, p^Q, their 95% intervals, and examples used."""
     for name, part in frame.groupby("oracle", sort=False):
-        runs = int(part["runs"].sum())
-        one = int(part.loc[part["failed"] >= 1, "runs"].sum())
-        chances = {"independent": one / runs}
-        chances["independent_low"], chances["independent_high"] = proportion(one, runs)
-        for count in range(1, int(part["failed"].max()) + 1):
-            hits = int(part.loc[part["failed"] >= count, "runs"].sum())
+        runs, most = int(part["runs"].sum()), int(part["failed"].max())
+        fails = [int(part.loc[part["failed"] >= count, "runs"].sum()) for count in range(1, most + 1)]
+        low, high = proportion(fails[0], runs)
+        one = {"independent": fails[0] / runs, "independent_low": low, "independent_high": high}
+        for count, hits in enumerate(fails, 1):
             low, high = proportion(hits, runs)
-            independent = {key: chance**count for key, chance in chances.items()}
-            row = {"oracle": name, "Q": count, "fails": hits / runs, "low": low, "high": high, **independent}
-            yield {**row, "used": float(part["used"].sum() / runs)}
+            row = {"oracle": name, "Q": count, "fails": hits / runs, "low": low, "high": high}
+            yield {**row, **{key: chance**count for key, chance in one.items()}, "used": part["used"].sum() / runs}
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:

@@ -288,52 +288,44 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     if lost := int((~whole["finished"]).sum()):
         return Decision("not reproduced", f"{lost} of {len(whole)} runs did not end")
     fits, left, stops = slopes(frame), escapes(frame), false_stops(frame)
-    of_level, table, of_hills = fits[fits["of"] == "level"], hills(frame, spec), slopes_of_hills(frame, spec)
+    on_ladder, table, on_hills = fits[fits["of"] == "level"], hills(frame, spec), slopes_of_hills(frame, spec)
     full = stops[stops["shorter"] == 1]
-    narrow = of_level["half_width"] <= _WIDTH
-    kept = of_level["high"] >= of_level["with_logarithms"]
-    narrow_hills = of_hills["half_width"] <= _WIDTH
-    near = of_hills["linear_theory"].between(of_hills["low"] - _NEAR, of_hills["high"] + _NEAR)
-    beyond = (table["curvature"] > table["alpha"]).any()
-    bad = bool((full["low"] > full["bound"]).any() or (narrow & ~kept).any() or (narrow_hills & ~near).any() or beyond)
-    good = bool((narrow & kept).all() and (narrow_hills & near).all())
-    good &= bool((table["least"] >= 0.9).all() and (table["most"] <= 0.1).all())
+    narrow = on_ladder["half_width"] <= _WIDTH
+    kept = on_ladder["high"] >= on_ladder["with_logarithms"]
+    narrow_hills = on_hills["half_width"] <= _WIDTH
+    near = on_hills["linear_theory"].between(on_hills["low"] - _NEAR, on_hills["high"] + _NEAR)
+    bad = (full["low"] > full["bound"]).any() or (narrow & ~kept).any() or (narrow_hills & ~near).any()
+    bad |= (table["curvature"] > table["alpha"]).any()
+    good = (narrow & kept).all() and (narrow_hills & near).all()
+    good &= (table["least"] >= 0.9).all() and (table["most"] <= 0.1).all()
 
-    def decided(step: str, facts: str = "") -> Decision:
-        """With (3) asked of attempts with this step."""
-        found = left[left["step"] == step]
-        stay = found["escaped_high"].min() < 0.25 or found["coupled_high"].min() < 0.5
-        leave = found["escaped_low"].min() > 0.25 and found["coupled_low"].min() > 0.5
-        return Decision.by(facts, failed=bad or stay, passed=good and leave)
-
-    facts = _facts(frame, fits, of_hills, left, full)
-    return decided("theorem", f"{facts}; by the rule before: {decided('1/M').verdict}")
-
-
-def _facts(
-    frame: pd.DataFrame, fits: pd.DataFrame, of_hills: pd.DataFrame, left: pd.DataFrame, full: pd.DataFrame
-) -> str:
-    on_ladder = fits[fits["of"] == "level"]
     pairs = [(row, f"on the ladder, predicted {row.with_logarithms:.3f} to 1") for row in on_ladder.itertuples()]
-    pairs += [(row, f"on hills, linear theory {row.linear_theory:.3f}") for row in of_hills.itertuples()]
+    pairs += [(row, f"on hills, linear theory {row.linear_theory:.3f}") for row in on_hills.itertuples()]
     words = [
         f"eta = {row.step}: slope {row.slope:+.3f} in [{row.low:+.3f}, {row.high:+.3f}] {what}" for row, what in pairs
     ]
     binds = frame.groupby("kind")["curvature_binds"].agg(["sum", "size"])
     (ladders, of_ladders), (tops, of_tops) = binds.loc["level"], binds.loc["hill"]
-    words.append(
-        f"the curvature binds in {ladders} of {of_ladders} runs on the ladder and {tops} of {of_tops} runs on hills"
-    )
     over = fits.groupby("of")["over_psi"].mean()
-    words.append(
-        f"the tested point's error on the ladder is {over['level']:.2f} psi, the last iterate's {over['last']:.2f}"
-    )
+    words += [
+        f"the curvature binds in {ladders} of {of_ladders} runs on the ladder and {tops} of {of_tops} runs on hills",
+        f"the tested point's error on the ladder is {over['level']:.2f} psi, the last iterate's {over['last']:.2f}",
+    ]
     words += [
         f"eta = {step}: single attempts leave in {escaped:.0%} or more, coupled in {coupled:.0%}"
         for step, escaped, coupled in left.groupby("step")[["escaped", "coupled"]].min().itertuples()
     ]
     words.append("false stops " + ", ".join(f"{r['false_stops']:.1%} at Q = {r['Q']}" for r in full.to_dict("records")))
-    return "; ".join(words)
+
+    def decided(step: str) -> Decision:
+        """With (3) asked of attempts with this step."""
+        found = left[left["step"] == step]
+        stay = found["escaped_high"].min() < 0.25 or found["coupled_high"].min() < 0.5
+        leave = found["escaped_low"].min() > 0.25 and found["coupled_low"].min() > 0.5
+        return Decision.by("; ".join(words), failed=bad or stay, passed=good and leave)
+
+    words.append(f"by the rule before: {decided('1/M').verdict}")
+    return decided("theorem")
 
 
 # ---------------------------------------------------------------- simulated results

@@ -60,10 +60,6 @@ DIGITS: dict[str, Any] = {
 }  # fmt: skip
 # The least noise multiplier for epsilon = 1 at delta = 1e-6, by number of steps, for batches of 0.02 n.
 MULTIPLIERS = {25: 1.0945, 50: 1.1741, 100: 1.3285, 200: 1.6254, 400: 2.0986}
-EARLIER_RUN = (
-    "Earlier runs gave DP-SGD 1.3 to 1.8 times the noise that epsilon = 1 requires, because the accountant was loose "
-    "for batches of a fixed size. They were undecided: in no problem was a SPIDER below both simple methods."
-)
 
 
 def tuned(problem: dict[str, Any], *firsts: tuple[float, float]) -> dict[str, Any]:
@@ -108,7 +104,11 @@ QUICK, PAPER = profiles("drift_escape.sensing", {
     ),
     # In the quick run one start in ten or so was all but orthogonal to the signal, and slow for every method.
     "tuning": Each(2, 6), "repeats": Each(5, 16), "at_once": Each(2048, 100_000),
-}, quick={"earlier_run": EARLIER_RUN})  # fmt: skip
+}, quick={
+    "earlier_run": "Earlier runs gave DP-SGD 1.3 to 1.8 times the noise that epsilon = 1 requires, because the "
+    "accountant was loose for batches of a fixed size. They were undecided: in no problem was a SPIDER below both "
+    "simple methods.",
+})  # fmt: skip
 # As large as two processor cores have in an hour: the paper's n and d need a GPU.
 _CPU_PROBLEMS = {
     "phase retrieval": tuned(
@@ -189,14 +189,20 @@ def make(
     others use every example once.
     """
     count, clip, smoothness, options = setting["num_examples"], setting["clip"], setting["smoothness"], setting[name]
+    epsilon, delta, relation, steps = spec["epsilon"], spec["delta"], Relation.REPLACE_ONE, int(scale)
     if name == "DP-SGD":
-        return sampled(spec, setting, int(scale), step_sizes, problem)
-    epsilon, delta, relation = spec["epsilon"], spec["delta"], Relation.REPLACE_ONE
+        batch = round(options["batch"] * count)
+        sampling = Sampling.fixed_size(batch, count)
+        multiplier = options["noise_multipliers"][options["scales"].index(steps)]
+        if (costs := sampled_epsilon(multiplier, delta, batch, count, steps)) > epsilon:
+            raise ValueError(f"Expected noise_multiplier={multiplier} to cost epsilon={epsilon} at most, not {costs}.")
+        std = torch.full_like(step_sizes, multiplier * clipped_sensitivity(clip, batch, relation, sampling))
+        oracle = MinibatchGradient(problem, sampling, std, clip, steps, relation, clipped=True)
+        return plain_steps(steps, step_sizes), oracle, steps
     samples, mechanism, term = DataSetSamples(problem, spec["at_once"]), Gaussian(), None
     multiplier, most = gaussian_std(epsilon, delta), 0.5
     method: Any
     if name == "fresh gradient":
-        steps = int(scale)
         batches, refresh = BatchSizes(count // steps), Refresh.every(1)
         method = plain_steps(steps, step_sizes)
     elif name == "drift escape":
@@ -224,22 +230,6 @@ def plain_steps(num_steps: int, step_sizes: Tensor) -> StochasticSpider:
     return StochasticSpider(num_steps, step_sizes, 1e-300, 1, 0.0)
 
 
-def sampled(
-    spec: Spec, setting: dict[str, Any], steps: int, step_sizes: Tensor, problem: Problem
-) -> tuple[Any, Oracle, int]:
-    """DP-SGD."""
-    count, clip, options, relation = setting["num_examples"], setting["clip"], setting["DP-SGD"], Relation.REPLACE_ONE
-    batch = round(options["batch"] * count)
-    sampling = Sampling.fixed_size(batch, count)
-    multiplier = options["noise_multipliers"][options["scales"].index(steps)]
-    if (costs := sampled_epsilon(multiplier, spec["delta"], batch, count, steps)) > spec["epsilon"]:
-        wanted = spec["epsilon"]
-        raise ValueError(f"Expected noise_multiplier={multiplier} to cost epsilon={wanted} at most, not {costs}.")
-    std = torch.full_like(step_sizes, multiplier * clipped_sensitivity(clip, batch, relation, sampling))
-    oracle = MinibatchGradient(problem, sampling, std, clip, steps, relation, clipped=True)
-    return plain_steps(steps, step_sizes), oracle, steps
-
-
 @cache
 def sampled_epsilon(multiplier: float, delta: float, batch: int, count: int, num_steps: int) -> float:
     """The privacy cost of a number of batches of a fixed size."""
@@ -247,12 +237,12 @@ def sampled_epsilon(multiplier: float, delta: float, batch: int, count: int, num
     return account([event], delta).epsilon
 
 
-def clipping(problem: Problem, x: Tensor, clip: float, at_most: int = 4096) -> tuple[float, float]:
+def clipping(problem: Problem, x: Tensor, clip: float) -> tuple[float, float]:
     """The share of examples that are clipped at a point, and by how much that moves the mean, over the mean's length.
 
     Of the first examples of the data set; it is exact, so covered by no guarantee.
     """
-    index = torch.arange(min(at_most, problem.num_examples), device=x.device)[None]
+    index = torch.arange(min(4096, problem.num_examples), device=x.device)[None]
     gradients = problem.gradients(x, index)
     norms = gradients.norms()
     even = torch.full_like(norms, 1 / norms.shape[1])

@@ -225,7 +225,7 @@ def rates(frame: pd.DataFrame, spec: Spec) -> tuple[dict[str, Slope], pd.DataFra
             reached = center + (math.log(spec["examples"][regime]) - means.mean(1)) / (means @ away / (away @ away))
             drawn.append(reached)
             hits = int((part["returned"] & (part["level"] < 1)).sum())
-            row = {
+            rows.append({
                 "regime": regime, "clients": clients, "accuracy": math.exp(reached[0]),
                 "promised": spec["accuracy"] * clients ** EXPONENTS[regime],
                 "exponent": fitted(part, "accuracy", "used", confidence=_CONFIDENCE),
@@ -233,8 +233,7 @@ def rates(frame: pd.DataFrame, spec: Spec) -> tuple[dict[str, Slope], pd.DataFra
                 "success": proportion(hits, len(part)), "escapes": int(part["escapes"].min()),
                 "in_attempts": float((part["in_attempts"] / part["used"]).mean()),
                 "error": float(part["error"].mean()), "minor": float(part["minor"].max()),
-            }  # fmt: skip
-            rows.append(row)
+            })  # fmt: skip
         found[regime] = Slope.of(spec["clients"], np.stack(drawn, 1), _CONFIDENCE)
     return found, pd.DataFrame(rows)
 

@@ -81,10 +81,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """One row a tail and ratio: least and median fraction over runs, and the worst iterate of the median run."""
-    groups = frame.groupby(["outlier", "ratio"])
-    return groups.agg(
-        least=("fraction", "min"), median=("fraction", "median"), worst=("largest", "median")
-    ).reset_index()
+    groups = frame.groupby(["outlier", "ratio"], as_index=False)
+    return groups.agg(least=("fraction", "min"), median=("fraction", "median"), worst=("largest", "median"))
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:

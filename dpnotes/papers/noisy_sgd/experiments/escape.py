@@ -12,7 +12,7 @@ from torch import Tensor
 from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, study, tabulated
 from dpnotes.oracles.samples import DistributionBatch, FreshData
-from dpnotes.papers.noisy_sgd.experiments.paths import along
+from dpnotes.papers.noisy_sgd.experiments.wells import along
 from dpnotes.problems.landscapes import Landscape, Reflected, Saddle
 from dpnotes.problems.saddles import MonkeySaddle
 from dpnotes.problems.separable import Cosine, DoubleWell, Parabola, Separable
@@ -72,11 +72,6 @@ def escape_time(growth: float, noise: float, distance: float) -> float:
     return math.log1p(needed * growth * (2 + growth)) / (2 * math.log1p(growth))
 
 
-def _log_growth(growth: float, first: int, last: int) -> float:
-    """Of `alpha_t`, a step; it tends to ln(1 + growth)."""
-    return math.log(spread(growth, last) / spread(growth, first)) / (last - first)
-
-
 def probes_of(growth: float, noise: float, distance: float) -> tuple[float, list[int]]:
     """The escape time, and the steps at which runs are looked at before."""
     expected = escape_time(growth, noise, distance)
@@ -112,17 +107,34 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
         still = places(data, saddle, streams.take(slice(0, 50)), step_size, 0.0, spec["batch_size"], num_steps)
         # <v1, x - x'>, where <v1, x' - x_0> is -1 times that of its mirror image.
         squares = [(place[t] + mirrored[t]).square() for t in probes]
-        growth, growth_error = growth_of(squares[-2], squares[-1], probes[-1] - probes[-2])
         # The first step at which a run is out; those that never are count as out at the end.
         out = (place.abs() >= distance).double()
         time = torch.where(out.any(0), out.argmax(0), num_steps).double().quantile(0.5)
-        yield {
-            **cell, "spread": size, "step": probes, "variance": [float(square.mean()) for square in squares],
-            "predicted": [(2 * size * spread(cell["growth"], t)) ** 2 for t in probes],
-            "growth_measured": growth, "growth_standard_error": growth_error,
-            "growth_predicted": _log_growth(cell["growth"], probes[-2], probes[-1]), "escape_time": float(time),
-            "predicted_time": expected, "left": int(still.any(0).sum()), "runs": spec["runs"],
-        }  # fmt: skip
+        yield row(cell, size, distance, squares, float(time), int(still.any(0).sum()))
+
+
+def row(cell: Cell, size: float, distance: float, squares: list[Tensor], time: float, left: int) -> dict[str, Any]:
+    """The columns of one spread: what coupled runs did, beside the linear law.
+
+    Args:
+      cell: a landscape and a growth.
+      size: the spread.
+      distance: from the saddle, at which a run has escaped.
+      squares: of the distances between coupled runs, `(runs,)` a probe.
+      time: the median escape time.
+      left: the runs without noise that escaped.
+    """
+    growth = cell["growth"]
+    expected, probes = probes_of(growth, size, distance)
+    found, error = growth_of(squares[-2], squares[-1], probes[-1] - probes[-2])
+    # The logarithm tends to ln(1 + growth).
+    law = math.log(spread(growth, probes[-1]) / spread(growth, probes[-2])) / (probes[-1] - probes[-2])
+    return {
+        **cell, "spread": size, "step": probes, "variance": [float(square.mean()) for square in squares],
+        "predicted": [(2 * size * spread(growth, step)) ** 2 for step in probes], "growth_measured": found,
+        "growth_standard_error": error, "growth_predicted": law, "escape_time": time,
+        "predicted_time": expected, "left": left, "runs": len(squares[0]),
+    }  # fmt: skip
 
 
 def growth_of(first: Tensor, last: Tensor, num_steps: int) -> tuple[float, float]:
@@ -209,30 +221,19 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 @tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Runs of the linear law, from their state at one probe to that at the next."""
-    runs = spec["runs"]
     for cell in cells(spec):
-        growth = cell["growth"]
-        distance = landscape(cell["landscape"], spec["dim"])[1]
+        growth, (_, distance), runs = cell["growth"], landscape(cell["landscape"], spec["dim"]), spec["runs"]
         # The place grows as it is told to, whatever the law that it is compared with.
         own = growth * (1.0 if right else 1.03)
         for size in spec["spreads"]:
-            expected, probes = probes_of(growth, size, distance)
             place, before, squares = np.zeros(runs), 0, []
-            for step in probes:
+            for step in probes_of(growth, size, distance)[1]:
                 noise = 2 * size * spread(own, step - before) * generator.standard_normal(runs)
                 place, before = place * (1 + own) ** (step - before) + noise, step
                 squares.append(torch.from_numpy(place**2))
-            found, error = growth_of(squares[-2], squares[-1], probes[-1] - probes[-2])
             # After the last probe next to no noise is added to what has grown; runs leave at whole steps.
             needed = np.log(distance / np.abs(place / 2)) / math.log1p(own)
-            yield {
-                **cell, "spread": size, "step": probes, "variance": [float(square.mean()) for square in squares],
-                "predicted": [(2 * size * spread(growth, step)) ** 2 for step in probes],
-                "growth_measured": found, "growth_standard_error": error,
-                "growth_predicted": _log_growth(growth, probes[-2], probes[-1]),
-                "escape_time": probes[-1] + float(np.median(np.ceil(needed))), "predicted_time": expected, "left": 0,
-                "runs": runs,
-            }  # fmt: skip
+            yield row(cell, size, distance, squares, before + float(np.median(np.ceil(needed))), left=0)
 
 
 EXPERIMENT = study(

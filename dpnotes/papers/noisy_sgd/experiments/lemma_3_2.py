@@ -105,14 +105,13 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """One row a dimension: the largest gradient, simulated and by the law, and how many runs and iterates exceed C."""
     found = frame.assign(exceeds=frame["largest"] > frame["bound"])
-    table = found.groupby("dim").agg(
+    return found.groupby("dim", as_index=False).agg(
         bound=("bound", "first"), median=("largest", "median"),
         # The standard error of a median, for tails no heavier than normal ones.
         standard_error=("largest", lambda column: 1.2533 * column.sem()),
         law=("law", "first"), runs_above=("exceeds", "mean"), iterates_above=("share_above", "mean"),
         epsilon=("epsilon_assumption_b", "max"),
     )  # fmt: skip
-    return table.reset_index()
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:

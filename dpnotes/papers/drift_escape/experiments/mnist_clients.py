@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from dpnotes.core import Status
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, grid, joined, mean_interval, profiles, study, tabulated
+from dpnotes.experiments.sweeps import Each, Given, Rows, grid, joined, mean_interval, profiles, study, tabulated
 from dpnotes.methods.loop import Runs
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.holdings import ClientSamples, dirichlet_split
@@ -26,7 +25,7 @@ from dpnotes.problems.datasets.mnist import load_mnist, pooled
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 
-PARAMETERS: dict[str, Any] = {
+QUICK, PAPER = profiles("drift_escape.mnist_clients", {
     "decision_rule": "Section 6 says that the algorithm operates effectively in heterogeneous settings, and its error "
     "has no term for how much clients disagree. Each label of MNIST is dealt out to the clients in Dirichlet shares: "
     "the smaller their concentration, the more clients disagree. What counts is the gradient norm of the mean over "
@@ -53,14 +52,14 @@ PARAMETERS: dict[str, Any] = {
     },
     "DP-SGD": {"step_size": 1.0}, "rounds": 18, "least_held": 1100, "examples": Each("private", "all"),
     "clients": Each(10, 20), "concentrations": Each([0.1, 1.0, 100.0], [0.3, 1.0, 100.0]), "repeats": Each(12, 20),
-}  # fmt: skip
-# The same from 8 repeats of a pilot with another seed on the same examples: 0.02 and -0.01, 0.085 and 0.037.
-_CHANCES = {
-    "means of those": "reproduced above 0.999, not reproduced below 0.001",
-    "one at the edge": "reproduced 0.02 to 0.1, not reproduced as often",
-    "one larger or smaller by 1.5": "not reproduced above 0.999",
-}
-QUICK, PAPER = profiles("drift_escape.mnist_clients", PARAMETERS, paper={"chances": _CHANCES})
+}, paper={
+    # The same from 8 repeats of a pilot with another seed on the same examples: 0.02 and -0.01, 0.085 and 0.037.
+    "chances": {
+        "means of those": "reproduced above 0.999, not reproduced below 0.001",
+        "one at the edge": "reproduced 0.02 to 0.1, not reproduced as often",
+        "one larger or smaller by 1.5": "not reproduced above 0.999",
+    },
+})  # fmt: skip
 _SPLITS = 10_000  # that are tried
 ARMS = ("drift escape", "DP-SGD", "trusted server")
 
@@ -162,7 +161,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
         yield row
 
 
-def outcome(runs: Runs, problems: list[TwoLayerNetwork], data: Dataset) -> dict[str, Any]:
+def outcome(runs: Runs, problems: list[TwoLayerNetwork], data: Dataset) -> Given:
     """The accuracy reached and the bytes sent: each round one estimate from each client, and one point to each."""
     rounds = int(runs.state.oracle.meter.calls[0, 0])
     sent = rounds * len(problems) * runs.x.shape[1] * runs.x.element_size()
@@ -193,7 +192,7 @@ def against_noisy_sgd(frame: pd.DataFrame) -> Rows:
     """Drift escape less DP-SGD by the same clients: means of paired differences, with standard errors; no verdict."""
     for concentration, part in frame[np.isfinite(frame["concentration"])].groupby("concentration"):
         pairs = part.assign(gradient=np.log(part["gradient"])).pivot(index="repeat", columns="arm")
-        row: dict[str, Any] = {"concentration": concentration}
+        row: dict[str, object] = {"concentration": concentration}
         for metric in ("gradient", "test_accuracy"):
             found = pairs[metric, "drift escape"] - pairs[metric, "DP-SGD"]
             row |= {metric: float(found.mean()), f"{metric}_error": float(found.sem())}

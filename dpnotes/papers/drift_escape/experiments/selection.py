@@ -97,10 +97,9 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
         corrected = distributed_selection(at, derivatives_of, choice, streams("corrected"), blocks=blocks)
         trusted = trusted_selection(at, derivatives_of, choice, streams("trusted"), blocks=blocks)
         off, edge = errors(choice, data, derivatives_of, blocks, at[-1], streams("errors"))
-        published = {"corrected": corrected.index, "trusted": trusted.index}
         return {
             "gradient_error": off, "eigenvalue_error": edge,
-            **{name: levels[index.cpu().numpy()] for name, index in published.items()},
+            "corrected": levels[corrected.index.cpu().numpy()], "trusted": levels[trusted.index.cpu().numpy()],
             "epsilon_spent": [claim.epsilon for claim in corrected.guarantees],
         }  # fmt: skip
 

@@ -385,7 +385,7 @@ def before(frame: pd.DataFrame) -> str:
         difference = row[best] - row["DP-SGD"]
         error = math.hypot(errors.loc[problem, best], errors.loc[problem, "DP-SGD"])
         ahead.add(0 if abs(difference) <= 2 * error else -1 if difference < 0 else 1)
-    return "reproduced" if ahead == {-1} else "not reproduced" if ahead == {1} else "undecided"
+    return Decision.by("", failed=ahead == {1}, passed=ahead == {-1}).verdict
 
 
 # ---------------------------------------------------------------- simulated results

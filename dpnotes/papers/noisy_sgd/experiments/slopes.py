@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -44,7 +43,7 @@ QUICK, PAPER = profiles("noisy_sgd.slopes", {
 })  # fmt: skip
 
 
-def points(spec: Spec) -> list[dict[str, Any]]:
+def points(spec: Spec) -> list[Given]:
     """The points of the sweep: the knob that moves, its value, and all knobs."""
     found = []
     for knob, ends in spec["ranges"].items():
@@ -107,7 +106,7 @@ def summary(frame: pd.DataFrame) -> Rows:
         }  # fmt: skip
 
 
-def _passes(row: dict[str, Any], slope: float) -> str:
+def _passes(row: Given, slope: float) -> str:
     """The outcome of comparing an interval with a slope: ok, worse, steeper or too wide."""
     if max(row["high"] - row["slope"], row["slope"] - row["low"]) > 0.05:
         return "too wide"
@@ -115,10 +114,8 @@ def _passes(row: dict[str, Any], slope: float) -> str:
     return "steeper" if row["high"] < slope else "worse" if row["low"] > slope else "ok"
 
 
-def _verdict(answers: list[str], left: int) -> Literal["reproduced", "not reproduced", "undecided"]:
-    if left or "worse" in answers:
-        return "not reproduced"
-    return "reproduced" if set(answers) == {"ok"} else "undecided"
+def _decided(answers: list[str], left: int, facts: str = "") -> Decision:
+    return Decision.by(facts, failed=left or "worse" in answers, passed={*answers} == {"ok"})
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -135,9 +132,9 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         for row, answer in zip(rows, answers, strict=True)
     ]
     words.append(f"without noise {len(still) - left} of {len(still)} runs stay at the saddle")
-    earlier = _verdict([_passes(row, row["exponent"]) for row in rows], left)
-    words.append(f"by the earlier rule, without logarithms: {earlier}")
-    return Decision(_verdict(answers, left), "; ".join(words))
+    earlier = _decided([_passes(row, row["exponent"]) for row in rows], left)
+    words.append(f"by the earlier rule, without logarithms: {earlier.verdict}")
+    return _decided(answers, left, "; ".join(words))
 
 
 # ---------------------------------------------------------------- simulated results

@@ -213,8 +213,8 @@ def measured(
         streams = Streams.of(spec["seed"], keys, context.device)
         factors = draw_factors(spec, streams, torch.tensor(repeats))
         paths = levels(wells, streams, given, factors, **examples)
-        for own, repeat, *run in zip(columns, repeats, paths, given, factors.tolist(), strict=True):
-            yield {**own, "repeat": repeat, **measure(*run)}
+        for own, repeat, path, one, factor in zip(columns, repeats, paths, given, factors.tolist(), strict=True):
+            yield {**own, "repeat": repeat, **measure(path, one, factor)}
 
     # The levels, 4 bytes an iterate, are written and not touched again: they need no room in the cache.
     return context.in_chunks(run, len(rows), 8 * 20 * wells.dim)

@@ -45,18 +45,14 @@ def cells(spec: Spec) -> list[Cell]:
     return grid(oracle=ORACLES)
 
 
-def setting(spec: Spec) -> VirtualData:
-    """A hill of the given curvature between wells of curvature 1, all cosines; examples differ by sines."""
-    curvature, others = spec["curvature"], spec["dim"] - 1
-    hill, wells = Cosine(curvature**3, 1 / curvature), Cosine(1.0)
-    return VirtualData(
-        Separable([(hill, 1), (wells, others)]), Separable([(Sine(spec["features"] / spec["dim"] ** 0.5), spec["dim"])])
-    )
-
-
 def make_oracle(spec: Spec, name: str, runs: int, num_steps: int, device: str) -> Oracle:
-    """SPIDER with a first batch whose noise all differences share; or the same noise, fresh for every gradient."""
-    data = setting(spec)
+    """SPIDER with a first batch whose noise all differences share; or the same noise, fresh for every gradient.
+
+    The loss is a hill of the given curvature between wells of curvature 1, all cosines; examples differ by sines.
+    """
+    curvature, dim = spec["curvature"], spec["dim"]
+    hills = Separable([(Cosine(curvature**3, 1 / curvature), 1), (Cosine(1.0), dim - 1)])
+    data = VirtualData(hills, Separable([(Sine(spec["features"] / dim**0.5), dim)]))
     if name == "fresh noise":
         # Of the privacy noise on a fresh gradient, each coordinate.
         first_std = spec["multiplier"] * 2 * spec["gradient_bound"] / spec["first"]

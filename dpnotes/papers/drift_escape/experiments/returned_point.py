@@ -63,7 +63,6 @@ QUICK, PAPER = profiles("drift_escape.returned_point", {
 
 
 _WIDTH, _NEAR = 0.05, 0.03  # of the intervals of slopes, to either side; and how near to the linear theory
-_BOOTSTRAP = 4000
 
 
 def cells(spec: Spec) -> list[Cell]:
@@ -262,7 +261,7 @@ def slopes_of_hills(frame: pd.DataFrame, spec: Spec) -> Rows:
     table, repeats = hills(frame, spec), spec["repeats_of_hills"]
     for step, shares in stays(frame):
         psi = shares.index.to_numpy()
-        drawn = np.random.default_rng(0).binomial(repeats, shares.to_numpy(), (_BOOTSTRAP, *shares.shape)) / repeats
+        drawn = np.random.default_rng(0).binomial(repeats, shares.to_numpy(), (4000, *shares.shape)) / repeats
         halves = half_way(shares.columns.to_numpy(), np.concatenate([shares.to_numpy()[None], drawn]))
         fit = Slope.of(psi, 2 * halves + np.log(psi))
         predicted = np.log(table.loc[table["step"] == step, "linear_theory"].to_numpy() * psi)

@@ -110,20 +110,21 @@ QUICK, PAPER = profiles("drift_escape.sensing", {
     "simple methods.",
 })  # fmt: skip
 # As large as two processor cores have in an hour: the paper's n and d need a GPU.
-_CPU_PROBLEMS = {
-    "phase retrieval": tuned(
-        {**_PHASE, **_SECOND, "dim": 50, "clip": 3.5}, (100, 0.0125), (32, 0.05), (0.008, 0.1), (0.0125, 0.00625)
-    ),
-    "matrix sensing": tuned(
-        {**_MATRIX, **_SECOND, "dim": 20, "rank": 3, "clip": 2.5},
-        (100, 0.025), (32, 0.1), (0.005, 0.05), (0.025, 0.0125),
-    ),
-    "digits": tuned(
-        {**_DIGITS, "num_hidden": 100, "num_examples": 11_552}, (50, 0.05), (2, 0.5), (0.01, 0.5), (0.1, 0.5)
-    ),
-}  # fmt: skip
-_CPU = {"seed": "sensing, the least noise, second", "problems": _CPU_PROBLEMS, "tuning": 6, "repeats": 16}
-CPU = Spec("drift_escape", "sensing", "cpu", {**QUICK.parameters, **_CPU, "at_once": 4096})
+CPU = Spec("drift_escape", "sensing", "cpu", {
+    **QUICK.parameters, "seed": "sensing, the least noise, second", "tuning": 6, "repeats": 16, "at_once": 4096,
+    "problems": {
+        "phase retrieval": tuned(
+            {**_PHASE, **_SECOND, "dim": 50, "clip": 3.5}, (100, 0.0125), (32, 0.05), (0.008, 0.1), (0.0125, 0.00625)
+        ),
+        "matrix sensing": tuned(
+            {**_MATRIX, **_SECOND, "dim": 20, "rank": 3, "clip": 2.5},
+            (100, 0.025), (32, 0.1), (0.005, 0.05), (0.025, 0.0125),
+        ),
+        "digits": tuned(
+            {**_DIGITS, "num_hidden": 100, "num_examples": 11_552}, (50, 0.05), (2, 0.5), (0.01, 0.5), (0.1, 0.5)
+        ),
+    },
+})  # fmt: skip
 
 
 def cells(spec: Spec) -> list[Cell]:

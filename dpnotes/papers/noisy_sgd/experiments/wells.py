@@ -1,4 +1,4 @@
-"""What experiments on saddles share: one double well of d at its hill, Theorem 3.5's parameters, paths of runs."""
+"""The setting of the studies on saddles: one double well of d at its hill, Theorem 3.5's parameters, paths of runs."""
 
 import math
 from collections.abc import Callable, Sequence

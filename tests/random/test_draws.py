@@ -80,18 +80,6 @@ def test_each_operation_of_the_reference_is_correctly_rounded(name: str):
     assert np.array_equal(found.view(np.int64), numpys(a, b).view(np.int64))
 
 
-def test_numpy_s_square_root_is_that_of_whole_numbers():
-    # sqrt(x) = r means (r - ulp/2)^2 < x < (r + ulp/2)^2, which integer arithmetic decides.
-    for x in hard(20_000):
-        mantissa, exponent = math.frexp(x)
-        shift = 120 - exponent - exponent % 2
-        scaled = int(mantissa * 2**53) << (shift + exponent - 53)
-        root = int(math.ldexp(float(np.sqrt(x)), shift // 2))
-        assert int(math.ldexp(float(np.sqrt(x)), shift // 2)) == math.ldexp(float(np.sqrt(x)), shift // 2)
-        half = int(math.ldexp(np.spacing(np.sqrt(x)), shift // 2 - 1))
-        assert half and (root - half) ** 2 < scaled < (root + half) ** 2
-
-
 def test_control_an_operation_that_is_an_ulp_off_is_seen():
     a = hard(1000)
     wrong = np.nextafter(np.sqrt(a), 0)

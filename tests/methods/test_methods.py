@@ -136,22 +136,6 @@ def test_fresh_gradients_are_asked_for_again_where_attempts_refresh():
     assert found == {"restore": (1, 5 + 3 * 4), "refresh": (4, 4 * 5), "go on": (1, 4 * 5)}
 
 
-def test_restored_attempts_share_their_noise_and_refreshed_ones_do_not():
-    # The fresh gradient has all the noise: restored, the attempts are identical copies.
-    def ends(repeat: Any) -> float:
-        source = oracle(200, batches=BatchSizes(300, 10**9), refresh=Refresh.squared_moves(1e9), noise=0.0)
-        method = DriftEscape(0.3, 10.0, 4, 0.07, 8, repeat)
-        x = torch.full((200, DIM), math.pi, dtype=torch.float64)
-        state = drive(method, source, method.init(x, source), Streams.of("shared", range(200)), 33)
-        return float((state.escapes > 0).double().mean())
-
-    shared, independent = ends("restore"), ends("refresh")
-    assert 0.1 < shared < 0.6
-    # The probability of a success in eight independent attempts: 200 runs, five standard errors.
-    expected = 1 - (1 - shared) ** 8
-    assert abs(independent - expected) < 0.2 and independent > shared + 0.2
-
-
 def test_fresh_noise_needs_no_rollback():
     source = FreshGradient(data(), 10_000, torch.full((2,), 0.02, dtype=torch.float64), 5.0, 500)
     method = DriftEscape(0.3, 0.2, 10, 0.4, 5, "go on")

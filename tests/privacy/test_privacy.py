@@ -247,15 +247,6 @@ def test_a_generator_on_another_device_is_refused():
         Gaussian().release(value, request(value, 1.0), elsewhere)
 
 
-def test_a_price_says_what_the_release_was_drawn_on():
-    asked = request(torch.zeros(1, 2, dtype=torch.float64), 1.0)
-    for sampling in (WHOLE, FRESH, Sampling.poisson(0.1), Sampling.fixed_size(2, 20)):
-        relation = Relation.REPLACE_ONE if sampling.scheme == "fixed-size" else Relation.ZERO_OUT
-        release = replace(asked, answer=replace(asked.answer, sampling=sampling, relation=relation))
-        for mechanism in (Gaussian(), Exact()):
-            assert mechanism.release(asked.answer.value[:, :0], release, Streams.of(0, ["a"]))[2].sampling == sampling
-
-
 UNPRICED = [
     (FRESH, Relation.ADD_OR_REMOVE),
     (Sampling.poisson(0.1), Relation.REPLACE_ONE),

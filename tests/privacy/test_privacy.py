@@ -240,13 +240,6 @@ def test_a_release_that_is_not_one_row_a_run_is_refused(change, no_draws):
         Gaussian().release(asked.answer.value, asked, streams)
 
 
-def test_a_generator_on_another_device_is_refused():
-    value = torch.zeros(1, 2, dtype=torch.float64)
-    elsewhere = Streams(torch.zeros(1, 2, dtype=torch.int64, device="meta"))
-    with pytest.raises(ValueError, match="Expected streams on the answer's device cpu, got meta"):
-        Gaussian().release(value, request(value, 1.0), elsewhere)
-
-
 UNPRICED = [
     (FRESH, Relation.ADD_OR_REMOVE),
     (Sampling.poisson(0.1), Relation.REPLACE_ONE),

@@ -29,9 +29,9 @@ from dpnotes.privacy.events import CombinationError, events_of, merged
 from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.modules import ModuleProblem
-from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 from dpnotes.util.states import flatten, restore
+from tests.oracles.test_clipped import linear, network, points
 
 C = 0.5
 N = 12
@@ -43,25 +43,11 @@ PAIRS = [
 ]  # fmt: skip
 
 
-def linear(rows: Tensor) -> CustomProblem:
-    """Return examples with these gradients at every point."""
-    return CustomProblem(lambda x, row: x @ row, rows.shape[1], rows)
-
-
 def vectors(length: float = C, num_examples: int = N, dim: int = 3) -> Tensor:
     """Return gradients of one length, each followed by its opposite."""
     drawn = Streams.of("vectors", ["a"]).normal("rows", 0, num_examples * dim).view(num_examples, dim)
     drawn = length * drawn / torch.linalg.vector_norm(drawn, dim=1, keepdim=True)
     return torch.where(torch.arange(num_examples)[:, None] % 2 == 0, drawn, -drawn.roll(1, 0))
-
-
-def network(dtype: torch.dtype = torch.float64) -> TwoLayerNetwork:
-    inputs = Streams.of("network", ["data"]).normal("inputs", 0, N * 4).view(N, 4).to(dtype)
-    return TwoLayerNetwork(3 * inputs, (inputs[:, 0] > 0).long(), num_hidden=6)
-
-
-def points(problem: Any, runs: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    return 0.5 * Streams.of("points", range(runs)).normal("x", 0, problem.dim).to(dtype)
 
 
 def noise(runs: int, std: float = 0.3) -> Tensor:

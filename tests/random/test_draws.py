@@ -44,6 +44,13 @@ def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draws, "backend", lambda device: draws.Backend(reference, False, "the reference"))
 
 
+@pytest.fixture(params=["fused", "reference"])
+def either_kernels(request: pytest.FixtureRequest) -> None:
+    """Draw by the fused kernels, then without them."""
+    if request.param == "reference":
+        request.getfixturevalue("without_kernels")
+
+
 # ---------------------------------------------------------------- every operation of the reference is IEEE 754's
 def hard(count: int) -> np.ndarray:
     """Return numbers of all sizes that occur, and edges: powers of two, their neighbours, halves of the last place."""
@@ -222,10 +229,8 @@ def test_no_kernel_contracts_a_multiplication_with_an_addition():
 
 
 # ---------------------------------------------------------------- pieces, blocks ahead
-@pytest.mark.parametrize("kernels", ["fused", "reference"])
-def test_a_vector_drawn_in_pieces_is_the_same_vector(kernels: str, request: pytest.FixtureRequest):
-    if kernels == "reference":
-        request.getfixturevalue("without_kernels")
+@pytest.mark.usefixtures("either_kernels")
+def test_a_vector_drawn_in_pieces_is_the_same_vector():
     streams, choose = Streams.of(0, range(3)), np.random.default_rng(0)
     for draw in (streams.normal, streams.uniform):
         whole = draw("vector", torch.tensor([4, 0, 9]), 999)
@@ -301,12 +306,8 @@ def test_nothing_that_was_drawn_ahead_is_released_priced_or_counted(monkeypatch:
     assert not refused.gradient.any() and not refused.price.charged.any()
 
 
-@pytest.mark.parametrize("kernels", ["fused", "reference"])
-def test_calls_that_the_caller_counts_on_in_place_never_draw_the_same_twice(
-    kernels: str, request: pytest.FixtureRequest
-):
-    if kernels == "reference":
-        request.getfixturevalue("without_kernels")
+@pytest.mark.usefixtures("either_kernels")
+def test_calls_that_the_caller_counts_on_in_place_never_draw_the_same_twice():
     streams, call, drawn = Streams.of(0, ["a"]), torch.tensor([0]), []
     for _ in range(5):
         drawn.append(streams.normal("noise", call, 2))
@@ -314,10 +315,8 @@ def test_calls_that_the_caller_counts_on_in_place_never_draw_the_same_twice(
     assert len(torch.unique(torch.cat(drawn))) == 10
 
 
-@pytest.mark.parametrize("kernels", ["fused", "reference"])
-def test_draws_in_inference_mode_are_the_same(kernels: str, request: pytest.FixtureRequest):
-    if kernels == "reference":
-        request.getfixturevalue("without_kernels")
+@pytest.mark.usefixtures("either_kernels")
+def test_draws_in_inference_mode_are_the_same():
     expected = [Streams.of(0, ["a"]).normal("noise", call, 3) for call in (4, 5, 6)]
     with torch.inference_mode():
         streams = Streams.of(0, ["a"])
@@ -330,10 +329,8 @@ def test_draws_in_inference_mode_are_the_same(kernels: str, request: pytest.Fixt
         assert on_device.tolist() == expected[0].tolist()
 
 
-@pytest.mark.parametrize("kernels", ["fused", "reference"])
-def test_calls_may_lie_anywhere(kernels: str, request: pytest.FixtureRequest):
-    if kernels == "reference":
-        request.getfixturevalue("without_kernels")
+@pytest.mark.usefixtures("either_kernels")
+def test_calls_may_lie_anywhere():
     streams = Streams.of(0, range(2))
     expected = streams.normal("noise", torch.tensor([3, 3]), 4)
     for calls in (

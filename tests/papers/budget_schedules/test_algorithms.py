@@ -151,6 +151,7 @@ def test_the_schedule_from_the_majorant_can_be_worse_than_uniform():
     ("call", "message"),
     [
         (lambda: momentum_influence(0.95, 0.9, 5), "Expected momentum=0.95 < gamma=0.9"),
+        (lambda: turning_step(0.0, 0.9), "Expected 0 < momentum=0.0 < 1"),
         (lambda: train([uniform(RHO, 5)], 2), "Expected equal lengths, got x: 2, noise: 1, streams: 2"),
         (lambda: train([], 1), "Expected num_schedules=0 >= 1"),
     ],

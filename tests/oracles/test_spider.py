@@ -100,6 +100,21 @@ def test_differences_in_factors_are_those_written_out():
             assert torch.allclose(found[run], (rows * (bound / norms).clamp_max(1)).mean(0), atol=1e-10)
 
 
+def test_an_example_without_a_finite_gradient_counts_as_zero():
+    slopes, curvatures = data(0.5)
+    broken = CustomProblem(
+        lambda x, a, c, bad: x @ a + c * (x @ x) / 2 + bad * (1000 * bad * x.sum()).exp(), DIM, slopes, curvatures,
+        (torch.arange(N) == 5).double(),
+    )  # fmt: skip
+    x = torch.ones(1, DIM, dtype=torch.float64)
+    assert not broken.gradients(x).norms().isfinite().all()
+    batch = DataSetSamples(broken).batch(torch.tensor([0]), torch.tensor([N]), Streams.of(0, ["a"]), torch.tensor([0]))
+    kept = torch.arange(N) != 5
+    gradient = (slopes + curvatures[:, None])[kept].sum(0) / N
+    assert torch.allclose(batch.gradient(x, budget(1, 1e9))[0], gradient, atol=1e-12)
+    assert torch.allclose(batch.difference(x, 0 * x, budget(1, 1e9))[0], curvatures[kept].sum() / N * x[0], atol=1e-12)
+
+
 # ---------------------------------------------------------------- law 2: budgets
 @pytest.mark.parametrize("mechanism", [Gaussian(), Tree(8), Tree(8, optimal=True)])
 def test_spent_is_at_most_declared_and_what_the_ledger_says(mechanism):

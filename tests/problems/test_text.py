@@ -46,6 +46,13 @@ def transformers() -> Any:
     )
 
 
+def config_of(transformers: Any, size: BertSize, **more: Any) -> Any:
+    """Return the configuration of the same model for transformers."""
+    given = {"vocab_size": size.vocabulary, "hidden_size": size.hidden, "num_hidden_layers": size.layers}
+    given |= {"num_attention_heads": size.heads, "intermediate_size": size.intermediate}
+    return transformers.BertConfig(**given, max_position_embeddings=size.max_length, **more)
+
+
 def corpus(*texts: str) -> Corpus:
     part = Sentences(texts, torch.arange(len(texts)) % 2)
     other = Sentences(texts[:1], torch.tensor([1]))
@@ -105,16 +112,7 @@ def test_character_pieces_are_what_transformers_makes_of_the_same_vocabulary(tra
 @pytest.mark.slow
 def test_bert_gives_the_logits_and_gradients_of_transformers(transformers: Any) -> None:
     size = replace(SMALL, heads=4)
-    config = transformers.BertConfig(
-        vocab_size=size.vocabulary,
-        hidden_size=size.hidden,
-        num_hidden_layers=size.layers,
-        num_attention_heads=size.heads,
-        intermediate_size=size.intermediate,
-        max_position_embeddings=size.max_length,
-        num_labels=3,
-    )
-    theirs = transformers.BertForSequenceClassification(config).double().eval()
+    theirs = transformers.BertForSequenceClassification(config_of(transformers, size, num_labels=3)).double().eval()
     ours = Bert(size, num_classes=3).double()
     state = {name: value.double() for name, value in wide(size).state_dict().items() if "classifier" not in name}
     ours.load_state_dict(
@@ -253,15 +251,7 @@ def save(folder: Path, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_published_files_become_a_model_with_a_new_classifier(
     transformers: Any, offline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = transformers.BertConfig(
-        vocab_size=len(CHARACTER_PIECES),
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=12,
-        max_position_embeddings=32,
-    )
-    published = transformers.BertModel(config).eval()
+    published = transformers.BertModel(config_of(transformers, replace(SMALL, layers=1))).eval()
     with torch.no_grad():
         published.embeddings.LayerNorm.weight.mul_(2)
     save(offline, published, monkeypatch)
@@ -283,9 +273,7 @@ def test_published_files_become_a_model_with_a_new_classifier(
 def test_files_that_lack_a_parameter_are_refused(
     transformers: Any, offline: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = transformers.BertConfig(vocab_size=len(CHARACTER_PIECES), hidden_size=8, num_attention_heads=2)
-    config.num_hidden_layers, config.intermediate_size = 1, 12
-    model = transformers.BertModel(config, add_pooling_layer=False)
+    model = transformers.BertModel(config_of(transformers, replace(SMALL, layers=1)), add_pooling_layer=False)
     save(offline, model, monkeypatch)
     with pytest.raises(DataCorrupt, match="pooler.dense"):
         text.pretrained_bert(0)

@@ -22,6 +22,7 @@ from dpnotes.privacy.factorisation import BandedSquareRoot
 from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
+from dpnotes.privacy.selection import AboveThreshold
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.random.streams import REPLAYED, Streams
@@ -69,6 +70,8 @@ def test_a_mechanism_draws_afresh_from_secret_streams_and_again_from_seeded_ones
 def test_every_mechanism_is_here():
     found = classes(privacy, "release", "cost")
     assert {type(mechanism) for mechanism in MECHANISMS} | set(DRAWS_ALWAYS) == found
+    kinds = {AboveThreshold, *map(type, MECHANISMS)}
+    assert len({kind.purpose for kind in kinds}) == len(kinds) >= 5, "of seeded streams each draws its own"
 
 
 # ---------------------------------------------------------------- states

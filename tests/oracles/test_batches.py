@@ -102,6 +102,8 @@ def test_a_sample_is_a_function_of_the_run_and_the_call_alone(scheme):
         assert alone.examples is not None
         assert torch.equal(together.examples[i][together.present[i]], alone.examples[0][alone.present[0]])
     assert not torch.equal(together.examples[1], together.examples[2])
+    later = draw(scheme, 40, Streams.of(0, names), "test", calls + 1).examples
+    assert later is not None and not torch.equal(later[1], together.examples[1]), "another call is another batch"
 
 
 def test_draws_that_run_out_are_an_error(monkeypatch):

@@ -266,6 +266,17 @@ def test_the_noise_of_gradients_and_of_losses_share_no_draws():
 # ---------------------------------------------------------------- methods
 
 
+def test_a_run_that_has_ended_keeps_its_average_and_one_that_goes_on_changes_it():
+    problem = network()
+    oracle = ClippedGradient(problem, CLIP, FixedNoise.of([schedules.uniform(0.5, steps) for steps in (1, 5)]))
+    method, streams = Descent(0.2, 0.7), Streams.of(0, ["short", "long"])
+    first, _ = method.step(method.init(points(problem, 2), oracle), oracle, streams)
+    second, _ = method.step(first, oracle, streams)
+    assert second.status.tolist() == [Status.FINISHED, Status.OK]
+    for one, other in ((first.x, second.x), (first.average, second.average)):
+        assert torch.equal(one[0], other[0]) and not torch.equal(one[1], other[1])
+
+
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="Expected 0 <= momentum=1.0 < 1"):
         Descent(0.1, 1.0)

@@ -219,6 +219,16 @@ def test_the_exact_epsilon_of_a_whole_run_is_at_most_what_is_claimed(mechanism, 
 # ---------------------------------------------------------------- law 3: exactness
 
 
+def test_a_batch_of_all_examples_has_their_mean_gradient_and_difference():
+    slopes, curvatures = data(1.0)
+    problem, x, y = bowls(slopes, curvatures), normal("x", 2, DIM), normal("y", 2, DIM)
+    none, all_of_them, huge = torch.zeros(2).long(), torch.full((2,), N), budget(2, 1e9)
+    for at_once in (5, 4096):
+        batch = DataSetSamples(problem, at_once).batch(none, all_of_them, Streams.of(0, range(2)), none)
+        assert torch.allclose(batch.gradient(x, huge), slopes.mean(0) + curvatures.mean() * x, atol=1e-12)
+        assert torch.allclose(batch.difference(x, y, huge), curvatures.mean() * (x - y), atol=1e-12)
+
+
 def test_a_difference_sees_the_same_examples_at_both_points():
     # Additive noise cancels in a difference: the error is that of the last fresh gradient, to the bit of a sum.
     data_with = VirtualData(Separable([(Cosine(1.0), DIM)]), Separable([(Linear(5.0), DIM)]))

@@ -347,6 +347,37 @@ def test_in_an_oracle_the_filter_stops_what_the_plan_did_not_price(scheme, bandw
 # ---------------------------------------------------------------- laws: scale, streams, batches
 
 
+def drive(mechanism: Any, names: list[str], plan: list[list[tuple[bool, bool]]], dim: int = 3) -> tuple[Any, Tensor]:
+    """Release terms by a plan of (active, restart) per step and run; return the state and `(steps, runs, dim)`."""
+    streams, runs = Streams.of(1, names), len(names)
+    state, calls, rows = mechanism.init(torch.zeros(runs, dim)), torch.zeros(runs, dtype=torch.int64), []
+    for step in plan:
+        active, again = ([flags[i] for flags in step] for i in (0, 1))
+        release = replace(request(runs, dim, 0, active=active, restart=again), call=calls)
+        state, value, _ = mechanism.release(state, release, streams)
+        calls = calls + torch.tensor(active).long()
+        rows.append(value)
+    return state, torch.stack(rows)
+
+
+PLAN = [
+    [(True, False), (step % 3 > 0, step == 7), (step > 4, step in (9, 10)), (True, step % 5 == 0)] for step in range(20)
+]
+
+
+@each_mechanism
+def test_a_batch_of_runs_is_the_runs_one_by_one_to_the_bit(scheme, bandwidth, make):
+    names = ["a", "b", "c", "d"]
+    state, together = drive(make(20), names, PLAN)
+    for run, name in enumerate(names):
+        alone_state, alone = drive(make(20), [name], [[step[run]] for step in PLAN])
+        assert torch.equal(alone[:, 0], together[:, run])
+        assert int(alone_state.leaf) == int(state.leaf[run])
+    inactive = torch.tensor([[not flags[0] for flags in step] for step in PLAN])
+    assert not together[inactive].any(), "what is not active is not released"
+    assert state.leaf.tolist()[0] == 20 and state.leaf.tolist()[2] == 10
+
+
 @each_mechanism
 def test_resumed_is_uninterrupted_to_the_bit(scheme, bandwidth, make, tmp_path):
     mechanism, streams = make(20), Streams.of(1, ["a", "b"])

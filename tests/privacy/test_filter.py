@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dpnotes.core import FRESH, WHOLE, Ledger, Sampling, Status
+from dpnotes.core import FRESH, WHOLE, Ledger, Sampling
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
@@ -172,14 +172,6 @@ def start(oracle: ClippedGradient, runs: int) -> Any:
     return Descent(0.1).init(torch.ones(runs, 2, dtype=torch.float64), oracle)
 
 
-def test_a_run_that_chooses_its_noise_never_overspends_and_ends_refused():
-    oracle, ledger = ClippedGradient(problem(), 1.0, adaptive(3, 0.5)), Ledger()
-    state = train(oracle, start(oracle, 3), 200, ledger)
-    assert (state.status == Status.BUDGET_EXHAUSTED).all()
-    assert (ledger.rho() <= 0.5 * (1 + 1e-12)).all() and (ledger.rho() > 0.4).all()
-    assert torch.allclose(ledger.rho(), state.oracle.meter.spent, rtol=1e-12)
-
-
 def test_only_a_schedule_that_is_known_to_fit_has_a_tolerance():
     fixed = FixedNoise.of([schedules.exponential(0.8, 0.3, 3)])
     assert ClippedGradient(problem(), 1.0, adaptive(1, 0.5)).releases.tolerance == 0
@@ -201,34 +193,3 @@ def test_what_was_spent_is_saved_and_restored_with_a_checkpoint(tmp_path):
     forgetful, again = replace(back, oracle=replace(back.oracle, meter=nothing)), Ledger()
     train(oracle, forgetful, 200, again)
     assert (first.rho() + again.rho() > 0.5 * 1.1).all()
-
-
-def test_the_oracle_releases_what_it_released_before_it_had_a_filter():
-    # The oracle's earlier comparison and its noise, written out: the first three releases agree to the bit.
-    schedule, task = schedules.exponential(0.8, 0.3, 3), problem()
-    oracle = ClippedGradient(task, 1.0, FixedNoise.of([schedule]))
-    x, streams = torch.ones(1, 2, dtype=torch.float64), Streams.of(0, ["a"])
-    state = oracle.init(x)
-    for call in range(3):
-        gradients = task.gradients(x)
-        scale = 1.0 / gradients.norms().clamp_min(1.0) / 20
-        sensitivity = torch.full((1,), 1.0 / 20, dtype=torch.float64)
-        std = torch.tensor(schedule.noise_multipliers[call : call + 1].copy()) * sensitivity
-        expected = streams.normal("gaussian mechanism", call, 2) * std[:, None] + gradients.weighted_sum(scale)
-        state, estimate = oracle.estimate(state, x, streams, YES)
-        assert torch.equal(estimate.gradient, expected)
-    _, estimate = oracle.estimate(state, x, streams, YES)
-    assert estimate.status.tolist() == [Status.FINISHED]
-
-
-def test_restoring_a_belief_does_not_move_the_meter_back():
-    oracle, streams = ClippedGradient(problem(), 1.0, adaptive(1, 0.5)), Streams.of(0, ["a"])
-    x = torch.ones(1, 2, dtype=torch.float64)
-    first = oracle.init(x)
-    again = restore(first, flatten(first))
-    later, _ = oracle.estimate(first, x, streams, YES)
-    rolled_back = replace(later, memory=first.memory)
-    assert float(rolled_back.meter.spent) > 0 and int(rolled_back.meter.calls) == 1
-    _, one = oracle.estimate(rolled_back, x, streams, YES)
-    _, other = oracle.estimate(again, x, streams, YES)
-    assert not torch.equal(one.gradient, other.gradient), "and no noise is drawn twice"

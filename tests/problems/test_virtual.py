@@ -189,18 +189,8 @@ def test_bad_input_is_named() -> None:
         (lambda: DATA.fresh(0, one, "a", 0), "batch_size=0 to be whole"),
         (lambda: DATA.fresh(2.5, one, "a", 0), "batch_size=2.5 to be whole"),
         (lambda: DATA.fresh(torch.ones(2), one, "a", 0), r"batch_size.shape=\(2,\) to be \(\) or \(1,\)"),
-        (lambda: DATA.fresh(1, one, "a", -1), "call=-1 < 2"),
         (lambda: DATA.fresh(1, one, "a", 0).gradient(POINT), r"x.shape=\(4,\) to be \(runs, dim\) = \(1, 4\)"),
         (lambda: DATA.fresh(1, one, "a", 0).value(POINT.repeat(2, 1)), r"x.shape=\(2, 4\)"),
     ):
         with pytest.raises(ValueError, match=message):
             call()
-
-
-@pytest.mark.gpu
-def test_on_a_gpu_the_same_batch_to_the_bit() -> None:
-    on_gpu = Streams(streams(3).keys.cuda())
-    found, expected = (DATA.fresh(1e14, s, "batch", 3) for s in (on_gpu, streams(3)))
-    assert torch.equal(found.mean.cpu(), expected.mean)
-    x = POINT.repeat(3, 1)
-    torch.testing.assert_close(found.gradient(x.cuda()).cpu(), expected.gradient(x), rtol=1e-12, atol=1e-12)

@@ -222,16 +222,6 @@ def test_estimates_are_clipped_or_their_bounds_are_assumed():
     assert SmoothedSamples(replace(long, keeps_examples_apart=False), RADIUS, 2).basis == EXAMPLES_APART.basis
 
 
-def test_an_estimate_that_is_not_finite_counts_as_zero():
-    problem = forms(4)
-    problem.a[2] = torch.nan
-    for order in ("zeroth", "first"):
-        found = estimates(problem, torch.ones(DIM).double(), runs=3, order=order)
-        alone = estimates(replace(problem, a=problem.a.nan_to_num(0.0), c=problem.c * (torch.arange(4) != 2)),
-                          torch.ones(DIM).double(), runs=3, order=order)  # fmt: skip
-        assert torch.allclose(found, alone, atol=1e-12) and found.isfinite().all()
-
-
 class Wrong(Forms):
     """A problem that omits the axis of the examples."""
 

@@ -388,7 +388,8 @@ def draws_nothing(device: torch.device, what: str = "a module") -> Iterator[None
     before = _generators(device)
     yield
     if before != _generators(device):
-        raise ValueError(f"Expected {what} that draws no random numbers: its draws are not the streams'.")
+        kinds = "use nn.Dropout, or the uniforms of a transform"
+        raise ValueError(f"Expected {what} that draws no random numbers of its own, which no run can repeat: {kinds}.")
 
 
 def _generators(device: torch.device) -> list[bytes]:

@@ -25,6 +25,9 @@ def refuse_by_name(module: nn.Module) -> None:
         if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and (layer.scale_grad_by_freq or layer.sparse):
             flag = "scale_grad_by_freq" if layer.scale_grad_by_freq else "sparse"
             raise ValueError(f"Expected {name}.{flag}=True to be False: clipping needs each example's own gradient.")
+        if isinstance(layer, nn.AlphaDropout | nn.FeatureAlphaDropout) and layer.training and layer.p:
+            kind = type(layer).__name__
+            raise ValueError(f"Expected {name}, a {kind}, to have no active dropout: use nn.Dropout, or set p = 0.")
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if type(tensor) not in TENSORS and "__torch_dispatch__" in vars(type(tensor)):
             kind = type(tensor).__name__

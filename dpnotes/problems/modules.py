@@ -122,6 +122,7 @@ class ModuleProblem:
         self._data = ModuleData(given, labels, channels_last, example, self._dtype)
         if self._dtype not in (torch.float32, torch.float64):
             raise ValueError(f"Expected module of {self._dtype} to be float32 or float64; for bfloat16 see autocast.")
+        refuse_by_name(module)
         try:
             self._module = copy.deepcopy(module).to(self._device)
         except (TypeError, RuntimeError) as error:
@@ -134,7 +135,6 @@ class ModuleProblem:
         self._crops = False
         self._transform: Transform | None = transform
         self.vouched = tuple(kind.__name__ for kind in vouched)
-        refuse_by_name(self._module)
         self._data.check()
         if self._cross_entropy:
             self._check_labels()

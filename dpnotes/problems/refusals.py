@@ -40,7 +40,10 @@ def refuse_by_name(module: nn.Module) -> None:
                 )
         if isinstance(layer, nn.AlphaDropout | nn.FeatureAlphaDropout) and layer.training and layer.p:
             kind = type(layer).__name__
-            raise ValueError(f"Expected {name}, a {kind}, to have no active dropout: use nn.Dropout, or set p = 0.")
+            raise ValueError(
+                f"Expected {name}, a {kind}, to have no active dropout: its draws cannot be "
+                "replayed for each example. Set its dropout to 0, or use nn.Dropout."
+            )
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if type(tensor) not in TENSORS and "__torch_dispatch__" in vars(type(tensor)):
             kind = type(tensor).__name__

@@ -13,10 +13,11 @@ import torch
 from torch import nn
 
 from dpnotes.problems.datasets import load
+from dpnotes.problems.published import DataNotFound
 from dpnotes.random.streams import Streams
 from dpnotes.train.plan import TrainingPlan
 
-STEP_SIZES = {"SGD": (0.5, 1.0, 2.0), "Adam": (1e-3, 2e-3, 4e-3)}
+STEP_SIZES = {"SGD": (0.25, 0.5, 1.0, 2.0), "Adam": (0.001, 0.002, 0.004, 0.008, 0.016, 0.032)}
 
 
 def network() -> nn.Module:
@@ -31,7 +32,7 @@ def network() -> nn.Module:
 
 
 def accuracy(optimiser: str, step_size: float, plan: TrainingPlan) -> float:
-    """Train the network, and return its accuracy on the test images."""
+    """The accuracy on the test images of the network after a private training."""
     data, streams = load("mnist"), Streams.of("MNIST at one guarantee", ["run"])
     inputs, tests = data.train_inputs.flatten(1).float(), data.test_inputs.flatten(1).float()
     made = {"SGD": partial(torch.optim.SGD, momentum=0.9), "Adam": torch.optim.Adam}[optimiser]
@@ -46,6 +47,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epsilon", type=float, default=3.0)
     plan = TrainingPlan(parser.parse_args().epsilon, 1e-5, 60000, 512, 120, 1.0)
+    try:
+        load("mnist")
+    except DataNotFound as error:
+        print(error)
+        return
     print(f"epsilon {plan.epsilon:g}, delta {plan.delta:g}, noise multiplier {plan.noise_multiplier:.3f}")
     for optimiser, step_sizes in STEP_SIZES.items():
         for step_size in step_sizes:

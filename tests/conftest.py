@@ -1,6 +1,7 @@
 """The settings of all tests: few threads, derandomised hypothesis, markers that report missing requirements."""
 
 import os
+from typing import Any
 
 import hypothesis
 import pytest
@@ -14,6 +15,38 @@ os.environ.setdefault("MPLBACKEND", "agg")
 
 hypothesis.settings.register_profile("dpnotes", derandomize=True, deadline=None, max_examples=50)
 hypothesis.settings.load_profile("dpnotes")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--paper KEY`: leave out the tests of other papers' claims."""
+    parser.addoption("--paper", metavar="KEY", help="leave out tests that are parametrised by other papers' claims")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a paper that is not there."""
+    if key := config.getoption("--paper"):
+        from dpnotes.papers import PAPERS
+
+        if key not in PAPERS:
+            raise pytest.UsageError(f"Expected --paper={key} to be one of: {', '.join(PAPERS)}.")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests that are parametrised by another paper, or by a claim of one."""
+    if (key := config.getoption("--paper")) is None:
+        return
+    from dpnotes.papers import PAPERS
+
+    others = {*PAPERS} - {key}
+    left_out = [item for item in items if _papers(item) & others]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if not _papers(item) & others]
+
+
+def _papers(item: pytest.Item) -> set[str]:
+    """The first parts of the names that a test is parametrised by: of `noisy_sgd` and of `noisy_sgd.thm3.1`."""
+    given: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}  # type: ignore[attr-defined]
+    return {str(getattr(value, "id", value)).partition(".")[0] for value in given.values()}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -16,7 +16,6 @@ from dpnotes.measure.curvature import (
     hvp_from_loss,
     lanczos,
     smallest_eigenvalue,
-    spectral_norm,
     sufficient_products,
 )
 from dpnotes.random.streams import Streams
@@ -402,19 +401,6 @@ def test_sufficient_products_suffice():
 
 
 # ---------------------------------------------------------------- the norm, known constants
-@pytest.mark.parametrize("family", ["flat", "adverse"])
-@pytest.mark.slow
-def test_the_spectral_norm(family: str):
-    spectrum = -spectra(family, 60)
-    options = {"num_products": 16, "failure_probability": 1e-3}
-    norm = spectral_norm(lambda v: spectrum * v, 60, trials(), **options)
-    assert misses(norm, spectrum.abs().amax(1)) <= 5
-    assert misses(Interval(norm.lower, norm.lower + 1e-9), spectrum.abs().amax(1)) > 100, "control"
-
-
-def test_the_norm_of_what_is_not_finite_is_unknown():
-    norm = spectral_norm(lambda v: v * math.nan, 5, trials(1), num_products=3, failure_probability=0.1)
-    assert (float(norm.lower), float(norm.upper)) == (0, math.inf)
 
 
 def test_smoothness_clips_and_a_wrong_one_is_refused():

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from dpnotes.core import Status
 from dpnotes.methods.descent import Descent
-from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import drive
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.samples import VirtualSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
+from dpnotes.papers.drift_escape.escaping import DriftEscape
 from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.separable import Cosine, Linear, Separable, Sine

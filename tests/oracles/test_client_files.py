@@ -17,7 +17,6 @@ from torch import Tensor
 from dpnotes.core import FRESH, WHOLE, Relation, Sampling, Status
 from dpnotes.methods import client_checkpoint
 from dpnotes.methods.descent import Descent
-from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import MESSAGES, OWN_RECORDS, Clients
@@ -26,6 +25,7 @@ from dpnotes.oracles.holdings import ClientSamples, TiltedSamples, dirichlet_spl
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
+from dpnotes.papers.drift_escape.escaping import DriftEscape
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import Event
 from dpnotes.privacy.factorisation import BandedSquareRoot

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from dense_factors import factors
 from dp_accounting import dp_event, rdp
 from dp_accounting.privacy_accountant import NeighboringRelation
 from torch import Tensor
@@ -17,7 +18,7 @@ from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive as loop
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.privacy.events import CombinationError
-from dpnotes.privacy.factorisation import SCHEMES, BandedSquareRoot, Scheme, factors, noise_of_sums
+from dpnotes.privacy.factorisation import SCHEMES, BandedSquareRoot, Scheme, noise_of_sums
 from dpnotes.privacy.filter import Filter
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
@@ -546,7 +547,6 @@ def test_bad_input_is_refused(scheme, bandwidth, make):
         (lambda: BandedSquareRoot(4, 0), "Expected bandwidth=0 >= 1"),
         (lambda: BandedSquareRoot(4, 5), "Expected max_leaves=4 >= 5"),
         (lambda: Tree(4).max_cost(0.0), "Expected noise_multiplier=0.0 > 0"),
-        (lambda: factors("tree", 10**6), "Expected num_steps=1000000 <= 4096"),
     ],
 )
 def test_bad_sizes_are_refused(make, message):

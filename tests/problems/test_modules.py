@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from modules import Both, normal
+from modules import Both, normal, small_conv_net
 from torch import Tensor, nn
 
 from dpnotes.core import Problem
 from dpnotes.problems import factors
-from dpnotes.problems.architectures import conv_net, resnet18, small_conv_net
+from dpnotes.problems.architectures import conv_net, resnet18
 from dpnotes.problems.factors import FactoredGradient, Lookups, Outer, Patches, Written, factored, norms
 from dpnotes.problems.modules import ExamplesMix, ModuleProblem, OutOfMemory
 from dpnotes.random.streams import Streams

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from dpnotes.core import FRESH, WHOLE, Status
 from dpnotes.guarantees import EXAMPLES_APART
-from dpnotes.oracles import smoothed
 from dpnotes.oracles.samples import DIRECTIONS_PURPOSE, ORDER_PURPOSE, PREVIOUS_PURPOSE, WrittenOut
-from dpnotes.oracles.smoothed import SmoothedSamples, in_ball, on_sphere
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
+from dpnotes.papers.goldstein import smoothed
+from dpnotes.papers.goldstein.smoothed import SmoothedSamples, in_ball, on_sphere
 from dpnotes.privacy.audit import GaussianPair
 from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.privacy.tree import Tree

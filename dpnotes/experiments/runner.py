@@ -1,7 +1,7 @@
 """Running an experiment: cell by cell, each kept as soon as it is finished, then one result with its manifest.
 
-Cells go through joblib, so a `joblib.parallel_config(backend="dask")` takes them to a cluster: workers return records,
-and this process keeps them, so that no disk is shared. A shard of a run computes every n-th cell and leaves the others
+Cells go through joblib, or to the workers of a cluster (`cluster.workers`), which return records; this process keeps
+them, so that no disk is shared. A shard of a run computes every n-th cell and leaves the others
 to other machines. A run that was interrupted, by Ctrl-C, kill -9 or a full disk, goes on where it stopped and ends in
 the same bytes.
 
@@ -31,6 +31,7 @@ from dpnotes.experiments.spec import Cell, Context, Decision, Experiment, Spec, 
 from dpnotes.util import validate
 
 if TYPE_CHECKING:
+    from dpnotes.experiments.cluster import Cluster
     from dpnotes.util.processes import Processes
 
 _MARGIN = 0.8  # of the free memory is planned for: allocators round up, libraries keep buffers
@@ -48,7 +49,7 @@ def run(
     resume: bool = True,
     jobs: int = 1,
     shard: tuple[int, int] = (1, 1),
-    worker_bytes: int | None = None,
+    cluster: "Cluster | None" = None,
     processes: "Processes | None" = None,
     report: Callable[[str], None] = print,
 ) -> store.Result:
@@ -63,7 +64,7 @@ def run(
       resume: keep finished cells, whatever code computed them, and a result that is stored; otherwise start afresh.
       jobs: cells executed at once, in processes of their own if more than one.
       shard: (3, 16) computes every 16th cell from the third on.
-      worker_bytes: the memory for one job on the smallest worker, where jobs run on other machines.
+      cluster: whose workers compute the cells (`cluster.workers`), in place of jobs here; or None.
       processes: that compute each cell together, and all call this; None: this one alone.
       report: called with one line at a time, by rank 0.
 
@@ -72,6 +73,7 @@ def run(
         cannot do (`refuse`).
       MemoryError: one run needs more than the memory that there is.
       OthersWait: the cells of this shard are finished, and those of other shards are not here.
+      ClusterError: workers or the scheduler died; finished cells are kept.
       ProcessLost: naming a process that differs in code, spec, versions or threads, died or hangs, or finds other
         numbers.
       KeyboardInterrupt: Ctrl-C; the message says what is finished and how to go on.
@@ -103,10 +105,11 @@ def run(
         cells.discard_refused()
     started = time.perf_counter()
     try:
+        jobs, worker_bytes = (cluster.jobs, cluster.worker_bytes) if cluster else (jobs, None)
         memory_plan = plan_memory(cells, device, limit, jobs * processes.size, worker_bytes) if first else {}
         cells.plan.update(processes.gather_json(memory_plan)[0])
-        plan = RunPlan(device, cells.plan["memory_bytes"], jobs, processes, shard, worker_bytes is not None)
-        tables = _finish(cells, plan, report)
+        plan = RunPlan(device, cells.plan["memory_bytes"], jobs, processes, shard, cluster is not None)
+        tables = _finish(cells, plan, report, cluster)
         if first:
             columns = store.concatenate([table.columns for table in tables])
             decision = experiment.decide(store.frame_of(columns), experiment.spec(profile))
@@ -215,7 +218,9 @@ class OthersWait(Exception):
     """The cells of this shard are finished, and those of other shards are not here yet."""
 
 
-def _finish(cells: Cells, plan: RunPlan, report: Callable[[str], None]) -> list[Table]:
+def _finish(
+    cells: Cells, plan: RunPlan, report: Callable[[str], None], cluster: "Cluster | None" = None
+) -> list[Table]:
     """Tables of all cells of all stages, in order; what is not kept already is computed. Rank 0 alone has any."""
     import joblib
 
@@ -236,9 +241,12 @@ def _finish(cells: Cells, plan: RunPlan, report: Callable[[str], None]) -> list[
         if any(name_of(cell) in finished for cell in listed):
             before = [finished[name_of(cell)].header for cell in listed if name_of(cell) in finished]
             report(f"{label}: {len(before)} of {len(listed)} cells were finished before{_by_other_code(cells, before)}")
-        # None leaves the choice to a surrounding joblib.parallel_config, and means one without it.
-        parallel = joblib.Parallel(n_jobs=None if plan.jobs == 1 else plan.jobs, return_as="generator_unordered")
-        work = parallel(joblib.delayed(execute)(cells, cell, plan) for cell in waiting)
+        if cluster:
+            work = cluster.results(execute, ((cells, cell, plan) for cell in waiting))
+        else:
+            # None leaves the choice to a surrounding joblib.parallel_config, and means one without it.
+            parallel = joblib.Parallel(n_jobs=None if plan.jobs == 1 else plan.jobs, return_as="generator_unordered")
+            work = parallel(joblib.delayed(execute)(cells, cell, plan) for cell in waiting)
         for number, done in enumerate(work, start=1):
             cells.add(done.columns, done.manifest)
             progress = f"{label}: {number}/{len(waiting)} {done.text} {done.manifest['seconds']:.1f} s"

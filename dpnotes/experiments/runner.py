@@ -152,6 +152,7 @@ def refuse(experiment: Experiment, device: str, jobs: int, num_processes: int, s
     Raises:
       ValueError: in more than one process, an experiment that is not `distributed`, several jobs, a shard, or a GPU.
     """
+    several = f"in {num_processes} processes, which share every cell out"
     if num_processes == 1:
         return
     if not experiment.distributed:
@@ -160,12 +161,11 @@ def refuse(experiment: Experiment, device: str, jobs: int, num_processes: int, s
             "torchrun (--jobs computes several cells at once)."
         )
     if jobs > 1:
-        raise ValueError(f"Expected jobs={jobs} to be 1 in {num_processes} processes, which share every cell out.")
+        raise ValueError(f"Expected jobs={jobs} to be 1 {several}.")
     if shard[1] > 1:
-        which = f"{shard[0]}/{shard[1]}"
-        raise ValueError(f"Expected no shard {which} in {num_processes} processes, which share every cell out.")
+        raise ValueError(f"Expected no shard {shard[0]}/{shard[1]} {several}.")
     if device not in ("auto", "cpu"):
-        raise ValueError(f"Expected device={device!r} to be 'cpu' or 'auto' in {num_processes} processes.")
+        raise ValueError(f"Expected device={device!r} to be 'cpu' or 'auto' {several}.")
 
 
 def _agree(processes: "Processes", cells: Cells, device: str, arguments: dict[str, Any]) -> None:
@@ -230,8 +230,8 @@ def _finish(cells: Cells, plan: RunPlan, report: Callable[[str], None]) -> list[
             continue
         listed = cells.listed(stage, tables)
         finished = cells.finished()
-        own, shards = plan.shard
-        waiting = [cell for cell in listed[own - 1 :: shards] if name_of(cell) not in finished]
+        own, among = plan.shard
+        waiting = [cell for cell in listed[own - 1 :: among] if name_of(cell) not in finished]
         processes.gather_json(waiting)
         if any(name_of(cell) in finished for cell in listed):
             before = [finished[name_of(cell)].header for cell in listed if name_of(cell) in finished]
@@ -248,9 +248,7 @@ def _finish(cells: Cells, plan: RunPlan, report: Callable[[str], None]) -> list[
                 store.compressed(cells.experiment.id, store.concatenate(so_far))  # refuses what is too large already
         finished = cells.finished()
         if missing := sum(name_of(cell) not in finished for cell in listed):
-            raise OthersWait(
-                f"{label}: shard {own}/{shards} is finished; {missing} cells of other shards are not here."
-            )
+            raise OthersWait(f"{label}: shard {own}/{among} is finished; {missing} cells of other shards are not here.")
         tables += [finished[name_of(cell)].table for cell in listed]
     return tables
 
@@ -306,18 +304,14 @@ def compute(experiment: Experiment, spec: Spec, cell: Cell, context: Context) ->
 
 
 # ---------------------------------------------------------------- device and memory
-def resolve(device: str, experiment: Experiment, report: Callable[[str], None]) -> str:
+def resolve(device: str, experiment: Experiment, report: Callable[[str], None] = lambda line: None) -> str:
     """The device that is meant, which the machine has."""
     validate.one_of(("auto", "cpu", "cuda"), device=device)
     if device == "cuda" and not has_gpu(device):
-        raise ValueError(
-            "Expected device='cuda' to have a GPU that torch can use: see dpnotes doctor, or take device='cpu'."
-        )
-    if experiment.cpu_only:
-        if device == "cuda":
-            report(f"{experiment.id} runs on the CPU: its cells have no use for a GPU.")
-        return "cpu"
-    return "cuda" if has_gpu(device) else "cpu"
+        raise ValueError("Expected device='cuda' to have a GPU that torch can use: see dpnotes doctor.")
+    if experiment.cpu_only and device == "cuda":
+        report(f"{experiment.id} runs on the CPU: its cells have no use for a GPU.")
+    return "cuda" if not experiment.cpu_only and has_gpu(device) else "cpu"
 
 
 def has_gpu(device: str) -> bool:

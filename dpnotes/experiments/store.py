@@ -129,11 +129,9 @@ def concatenate(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         if set(part) != set(names):
             raise ValueError(f"Expected every cell to return the columns {', '.join(names)}; got {', '.join(part)}.")
     for name in names:
-        kinds = {_KINDS[part[name].dtype.kind] for part in parts}
+        kinds = sorted({_KINDS[part[name].dtype.kind] for part in parts})
         if len(kinds) > 1:
-            raise ValueError(
-                f"Expected column {name!r} to be of one kind in all cells, got {', '.join(sorted(kinds))}."
-            )
+            raise ValueError(f"Expected column {name!r} to be of one kind in all cells, got {', '.join(kinds)}.")
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -195,9 +193,7 @@ def read_table(stem: Path, **about: Any) -> Table | None:
     manifest = files.unsealed_json(_json(stem), **about)
     content = _npz(stem).read_bytes()
     if hashlib.sha256(content).hexdigest() != manifest.get("sha256"):
-        raise DamagedFileError(
-            f"Expected {_npz(stem)} to match the sha256 in its manifest; it was changed or cut short."
-        )
+        raise DamagedFileError(f"Expected {_npz(stem)} to match its manifest's sha256; it was changed or cut short.")
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
         return Table({name: stored[name] for name in stored.files}, manifest)
 
@@ -353,11 +349,10 @@ def load(experiment: Experiment, profile: str) -> Result:
 
 def differences(experiment: Experiment, record: Mapping[str, Any]) -> str:
     """In which parameters and data a manifest, or a header of cells, is not today's experiment."""
-    then = {**record["spec"]["parameters"], "data": list(record["data"])}
-    today = experiment.computing(record["profile"]).parameters
-    now = {**then, **today, "data": list(experiment.data)}
-    gone = {name for name in then if name not in (*today, "data", "decision_rule", *experiment.rule)}
-    names = sorted({name for name in now if now[name] != then.get(name)} | gone)
+    then = {**experiment.without_rule(record["spec"]["parameters"]), "data": list(record["data"])}
+    today = {**experiment.computing(record["profile"]).parameters, "data": list(experiment.data)}
+    absent = object()
+    names = sorted(name for name in {*then, *today} if then.get(name, absent) != today.get(name, absent))
     return f"of other parameters or data: {', '.join(names)}" if names else ""
 
 

@@ -35,8 +35,7 @@ RULE = (
 PARAMETERS = {
     "decision_rule": RULE, "seed": "adaptive_batch.audit", "epsilon": 1.0, "delta": 1e-5, "leaves": 16,
     # Of the library's oracle: samples see more of a claim at a larger epsilon and delta.
-    "oracle_epsilon": 3.0,
-    "oracle_delta": 1e-3, "runs": Each(20_000, 500_000),
+    "oracle_epsilon": 3.0, "oracle_delta": 1e-3, "runs": Each(20_000, 500_000),
 }  # fmt: skip
 QUICK, PAPER = profiles("adaptive_batch.audit", PARAMETERS)
 ORACLE = "Spider with Tree"

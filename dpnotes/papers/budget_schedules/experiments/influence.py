@@ -1,7 +1,6 @@
 """Figure 1, left: how much the noise of each step counts in the end, estimated by retraining."""
 
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,7 @@ from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.problems import preprocessing
-from dpnotes.problems.datasets.dataset import Dataset, subset
-from dpnotes.problems.datasets.mnist import load_mnist
+from dpnotes.problems.datasets.dataset import subset
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 from dpnotes.util.states import flatten, restore
@@ -81,7 +79,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     sigma_t^2. The added noise is as large as the step's own and used with both signs, which cancels the linear part
     of the change. What happens before step t is not touched by it, so retraining starts there.
     """
-    data = subset(_mnist(), spec["num_examples"], spec["seed"])
+    data = subset(digits.mnist(), spec["num_examples"], spec["seed"])
     data = preprocessing.projected(data, spec["num_components"], cell["max_norm"]).to(context.device)
     inputs, labels = data.train_inputs, data.train_labels
     problem = TwoLayerNetwork(inputs, labels, spec["num_hidden"], data.num_classes, spec["activation"])
@@ -124,11 +122,6 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
         **cell, "repeat": repeats.ravel(), "step": steps.ravel(), "influence": change.ravel() / sigma**2,
         "loss": np.repeat(losses[:, 0], change.shape[1]), "finished": np.repeat(columns["finished"], change.shape[1]),
     }  # fmt: skip
-
-
-@cache
-def _mnist() -> Dataset:
-    return load_mnist()
 
 
 @tabulated

@@ -185,8 +185,7 @@ def read_table(stem: Path, **about: Any) -> Table | None:
     Raises:
       DamagedFileError: a file is missing, changed, cut short or that of another table.
     """
-    lost = [path for path in (_npz(stem), _json(stem)) if not path.exists()]
-    if len(lost) == 2:
+    if len(lost := [path for path in (_npz(stem), _json(stem)) if not path.exists()]) == 2:
         return None
     if lost:
         raise DamagedFileError(f"Expected {lost[0]} beside its other half, found nothing.")
@@ -332,19 +331,18 @@ def load(experiment: Experiment, profile: str) -> Result:
     except DamagedFileError as error:
         restore = f"git checkout -- {_npz(stem)} {_json(stem)}"
         raise DamagedFileError(f"{error} Restore it ({restore}) or compute it again: {how}") from error
+    empty, not_run = frame_of({}), Decision("not run", how)
     if table is None:
-        reason = f"no result stored; compute it: {how}"
-        return Result(experiment, spec, frame_of({}), {}, "missing", reason, Decision("not run", how))
+        return Result(experiment, spec, empty, {}, "missing", f"no result stored; compute it: {how}", not_run)
     manifest = table.manifest
     if manifest["format"] < FORMAT or experiment.identity(profile, manifest) != experiment.identity(profile):
         old = "stored by an earlier version of dpnotes" if manifest["format"] < FORMAT else ""
         reason = f"{old or differences(experiment, manifest)}; compute it again: {how}"
-        return Result(experiment, spec, frame_of({}), manifest, "mismatched", reason, Decision("not run", how))
-    frame, decision = frame_of(table.columns), Decision(**manifest["decision"])
+        return Result(experiment, spec, empty, manifest, "mismatched", reason, not_run)
+    state, reason = "stored", ""
     if row := pending().get((experiment.id, profile)):
-        reason = f"numbers to be changed by {row.changed_by} ({row.why}); run it again: {row.takes}"
-        return Result(experiment, spec, frame, manifest, "disputed", reason, decision)
-    return Result(experiment, spec, frame, manifest, "stored", "", decision)
+        state, reason = "disputed", f"numbers to be changed by {row.changed_by} ({row.why}); run it again: {row.takes}"
+    return Result(experiment, spec, frame_of(table.columns), manifest, state, reason, Decision(**manifest["decision"]))
 
 
 def differences(experiment: Experiment, record: Mapping[str, Any]) -> str:
@@ -370,9 +368,8 @@ def decide_again(experiment: Experiment, profile: str) -> str:
     if before == {"decision": asdict(decision), "rule": rule}:
         return ""
     history = [*result.manifest.get("decided_before", []), {**before, "until": now()}]
-    changed = {"decision": asdict(decision), "rule": rule, "decided_before": history}
-    changed["spec"] = json.loads(result.spec.json)
-    write_manifest(result_stem(experiment, profile), result.manifest | changed)
+    changed = {"decision": asdict(decision), "rule": rule, "spec": json.loads(result.spec.json)}
+    write_manifest(result_stem(experiment, profile), {**result.manifest, **changed, "decided_before": history})
     return f"{experiment.id} {profile}: {result.decision} -> {decision} (rule version {rule['version']})"
 
 

@@ -107,8 +107,10 @@ def joined(parts: "Callable[..., Iterable[Mapping[str, Any]]]") -> "Callable[...
 
     @wraps(parts)
     def columns(*given: Any, **named: Any) -> dict[str, np.ndarray]:
-        found = [dict(zip(part, np.broadcast_arrays(*map(np.atleast_1d, part.values())), strict=True))
-                 for part in parts(*given, **named)]  # fmt: skip
+        found = []
+        for part in map(dict, parts(*given, **named)):
+            arrays = np.broadcast_arrays(*map(np.atleast_1d, part.values()))
+            found.append(dict(zip(part, arrays, strict=True)))
         return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
 
     return columns
@@ -127,10 +129,7 @@ def tabulated(parts: "Callable[..., Iterable[Any]]") -> "Callable[..., pd.DataFr
     def frame(*given: Any, **named: Any) -> "pd.DataFrame":
         import pandas as pd
 
-        found = list(parts(*given, **named))
-        if found and not isinstance(found[0], pd.DataFrame) and not any(map(np.ndim, found[0].values())):
-            return pd.DataFrame(found)
-        return pd.concat([pd.DataFrame(part) for part in found], ignore_index=True)
+        return pd.DataFrame(joined(parts)(*given, **named))
 
     return frame
 

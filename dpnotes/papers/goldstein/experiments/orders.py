@@ -14,8 +14,7 @@ from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, plain, sing
 from dpnotes.papers.goldstein.experiments import valleys
 
 PARAMETERS = {
-    "seed": "goldstein.orders", "radius": 0.25, "move": 0.05, "margin": 1.25, "pool": 8,
-    "probes": 4,
+    "seed": "goldstein.orders", "radius": 0.25, "move": 0.05, "margin": 1.25, "pool": 8, "probes": 4,
     # By resampling a pilot of another seed 120 times; for the rival with its excess moved to where d^2 has it.
     "chances": Each(
         {"slope 1": "not reproduced 0.99, reproduced 0", "slope 2": "reproduced 1, not reproduced 0"},

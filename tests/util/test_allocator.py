@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from dpnotes.experiments import allocator
+from dpnotes.util import allocator
 
 PAGES = 2**26 // resource.getpagesize()  # pages of an array of 64 MiB, which does not fit into an empty heap
 MEASURED = f"""
 import contextlib, json, resource
-from dpnotes.experiments import allocator
+from dpnotes.util import allocator
 
 def touched():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

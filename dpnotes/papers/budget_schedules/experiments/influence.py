@@ -124,17 +124,18 @@ def summary(frame: pd.DataFrame) -> Rows:
     for reading, part in readings:
         table = part.pivot(index="repeat", columns="step", values="influence")
         steps, mean, error = table.columns.to_numpy(dtype=np.float64), table.mean().to_numpy(), table.sem().to_numpy()
-        row = {**dict(zip(READING, reading, strict=True)), "first": mean[0], "last": mean[-1]}
-        row |= {"lowest_z": (mean / error).min(), "below": below}
-        row["above"] = float(stats.t.isf(LEVEL / len(steps), freedom))
         resampled = table.to_numpy()[generator.integers(len(table), size=(1000, len(table)))].mean(1)
         slopes, fits = _exponentials(steps, np.vstack([mean, resampled]))
         straight = _lines(steps, np.vstack([mean, resampled]))[1]
-        row |= {"slope": slopes[0], "r_squared": fits[0], "r_squared_linear": straight[0]}
         finite = slopes[1:][np.isfinite(slopes[1:])]
-        row["low"], row["high"] = np.quantile(finite, [0.025, 0.975]) if np.isfinite(slopes[0]) else (np.nan, np.nan)
-        # A resample with an influence below 0 is none that an exponential fits.
-        row["exponential"] = float((np.nan_to_num(fits[1:], nan=-np.inf) > straight[1:]).mean())
+        low, high = np.quantile(finite, [0.025, 0.975]) if np.isfinite(slopes[0]) else (np.nan, np.nan)
+        row = {
+            **dict(zip(READING, reading, strict=True)), "first": mean[0], "last": mean[-1],
+            "lowest_z": (mean / error).min(), "below": below, "above": float(stats.t.isf(LEVEL / len(steps), freedom)),
+            "slope": slopes[0], "r_squared": fits[0], "r_squared_linear": straight[0], "low": low, "high": high,
+            # A resample with an influence below 0 is none that an exponential fits.
+            "exponential": float((np.nan_to_num(fits[1:], nan=-np.inf) > straight[1:]).mean()),
+        }  # fmt: skip
         yield row | {"verdict": _verdict(row)}
 
 

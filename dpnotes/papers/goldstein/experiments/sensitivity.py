@@ -215,8 +215,7 @@ _INCREMENT = {"phase": (1.04, 0.113, 1.8), "norm": (0.57, 0.052, 3.97)}
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Lengths and errors by the laws; by the rival errors at a fixed m/d grow as d^(1/4)."""
     count = spec["repeats"]
-    asked = [(cell, ratio) for cell in cells(spec) for ratio in cell["ratios"]]
-    for cell, ratio in asked:
+    for cell, ratio in [(one, ratio) for one in cells(spec) for ratio in one["ratios"]]:
         loss, dim, move = cell["loss"], cell["dim"], cell["move"]
         many = round(ratio * dim)
         draws = generator.standard_normal(count)

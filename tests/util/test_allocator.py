@@ -18,6 +18,7 @@ def touched():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(10):
         made = b"x" * 2**26
+        del made
     return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / {PAGES}
 
 def held():

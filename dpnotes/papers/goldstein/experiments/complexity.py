@@ -1,5 +1,6 @@
 """The norm that is reached against n, d and epsilon: one pass and many, variance-reduced and plain."""
 
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -64,15 +65,14 @@ def parameters(spec: Spec, cell: Cell, num_examples: int, epsilon: float) -> Gol
       (1330, 2, 7, 1)
     """
     dim, radius, many = cell["dim"], spec["radius"], cell["passes"] == "many"
-    given: dict[str, Any] = {
-        "radius": radius, "lipschitz": 1.0, "initial_gap": valleys.INITIAL_GAP, "order": "first", "directions": 1,
-        "largest_move": min(cell["share"] / dim**0.5, 1.0) * radius,
-    }  # fmt: skip
-    if many:
-        given["num_steps"] = spec["many"]["num_steps"]
+    steps: dict[str, Any] = {"num_steps": spec["many"]["num_steps"]} if many else {}
+    build = multi_pass if many else single_pass
     if cell["method"] == "plain":
-        return plain(num_examples, dim, epsilon, valleys.DELTA, passes=cell["passes"], **given)
-    return (multi_pass if many else single_pass)(num_examples, dim, epsilon, valleys.DELTA, **given)
+        build = partial(plain, passes=cell["passes"])
+    return build(
+        num_examples, dim, epsilon, valleys.DELTA, radius=radius, lipschitz=1.0, initial_gap=valleys.INITIAL_GAP,
+        order="first", directions=1, largest_move=min(cell["share"] / dim**0.5, 1.0) * radius, **steps,
+    )  # fmt: skip
 
 
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:

@@ -129,7 +129,10 @@ def tabulated(parts: "Callable[..., Iterable[Any]]") -> "Callable[..., pd.DataFr
     def frame(*given: Any, **named: Any) -> "pd.DataFrame":
         import pandas as pd
 
-        return pd.DataFrame(joined(parts)(*given, **named))
+        found = list(parts(*given, **named))
+        if found and not isinstance(found[0], pd.DataFrame) and not any(map(np.ndim, found[0].values())):
+            return pd.DataFrame(found)
+        return pd.concat([pd.DataFrame(part) for part in found], ignore_index=True)
 
     return frame
 

@@ -55,10 +55,10 @@ def profiles(name: str, parameters: Given, quick: Given | None = None, paper: Gi
 
 
 def study(specs: Sequence[Spec], functions: tuple[Any, ...], title: str, question: str, **more: Any) -> Experiment:
-    """The experiment of some specs, with its rule and its chances in them.
+    """The experiment of some specs, with its chances in them.
 
     Args:
-      specs: one a profile; without `decision_rule` they get what `decide` says of it after its docstring's first line.
+      specs: one a profile.
       functions: `cells`, `run_cell` and `decide`; then `simulated`, the `frame` of the study's `Simulation`, unless
         `simulation` is among the further fields.
       title: as `Experiment`.
@@ -70,8 +70,6 @@ def study(specs: Sequence[Spec], functions: tuple[Any, ...], title: str, questio
     if frame:
         said = {name: more.pop(name) for name in ("prediction", "rival", "stated")}
         more["simulation"] = Simulation(frame=frame[0], **said)
-    rule = {"decision_rule": " ".join((decide.__doc__ or "").partition("\n")[2].split())}
-    specs = [replace(spec, parameters={**rule, **spec.parameters}) for spec in specs]
     if simulation := more.get("simulation"):
         specs = [replace(spec, chances=simulation.chances(spec.profile)) for spec in specs]
     return Experiment(

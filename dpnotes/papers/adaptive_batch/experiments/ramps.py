@@ -205,6 +205,55 @@ def _levels(leaf: Any) -> Any:
     return np.frexp((leaf & -leaf).astype(np.float64))[1] - 1
 
 
+def _drawn(p: RampParameters, streams: Streams, step: int, shape: tuple[int, int, int]) -> tuple[Array, Array, bool]:
+    """The draws of a block: means of samples, noise (none without a mechanism), and whether all batches are least.
+
+    If all differences have batches of one size, both are scaled here; otherwise the walk divides them step by step.
+    """
+    length, count, dim = shape
+    rows = streams.take(torch.arange(count).repeat(length))
+    calls = torch.arange(step, step + length).repeat_interleave(count)
+    means = rows.normal("samples", calls, dim).numpy().reshape(shape)
+    scale = p.noise_multiplier * (1 + _MARGIN)
+    least = np.ceil(p.least)
+    even = p.mechanism != "tree" and not p.per_gradient.any()
+    if even:
+        means /= np.sqrt(least)[:, None]
+    noise = np.zeros(0)
+    if p.mechanism == "tree":
+        noise = rows.normal(Tree(1).purpose, calls, dim).numpy().reshape(shape)
+        noise *= (scale * p.term_sensitivity)[:, None]
+    elif p.mechanism == "gaussian":
+        noise = rows.normal(Gaussian().purpose, calls, dim).numpy().reshape(shape)
+        noise *= (2 * scale / least if even else 2 * scale)[:, None]
+    return means, noise, even
+
+
+def _bent(x: Array) -> Array:
+    """The sine of the first two coordinates and tanh of the others, in place."""
+    np.sin(x[:, :2], out=x[:, :2])
+    np.tanh(x[:, 2:], out=x[:, 2:])
+    return x
+
+
+def _direction(
+    p: RampParameters, streams: Streams, step: int, estimate: Array, allowed: Array, perturbed: NDArray[np.bool_]
+) -> tuple[Array, Array]:
+    """The directions of a step and their squared lengths: small estimates are perturbed once it is `allowed` again."""
+    square = np.einsum("ij,ij->i", estimate, estimate)
+    small = square <= p.saddle**2
+    if not small.any() or not (small := small & (allowed <= step)).any():
+        return estimate, square
+    perturbed[:] = small
+    allowed[small] = step + 1 + p.window[small]
+    dim = estimate.shape[1]
+    index = torch.as_tensor(small.nonzero()[0])
+    kicks = streams.take(index).normal("spider descent: saddle perturbation", step, dim).numpy()
+    direction = estimate.copy()
+    direction[small] += (p.perturbation[small] / dim**0.5)[:, None] * kicks
+    return direction, np.einsum("ij,ij->i", direction, direction)
+
+
 def walk(
     ramps: Ramps,
     parameters: RampParameters,
@@ -228,9 +277,8 @@ def walk(
       numbers_at_once: drawn in one go; memory is some ten times as many float64.
     """
     p, going = parameters, np.arange(len(streams))
-    dim = ramps.dim
+    dim, slope = ramps.dim, ramps.dim**-0.5
     before, after = (scale.numpy() for scale in ramps.scales)
-    slope = dim**-0.5
     x = ramps.start.numpy().copy()
     field, features_here, estimate, tree = (np.zeros_like(x) for _ in range(4))
     prefixes = np.zeros((_LEVELS + 1, len(x), dim))  # the tree's noise up to the last block of a level; 0 at -1
@@ -241,22 +289,8 @@ def walk(
     while len(going) and step < max_steps:
         count = len(going)
         length = max(1, min(max_steps - step, numbers_at_once // (count * dim), 16 + step // 4))
-        rows = streams.take(torch.arange(count).repeat(length))
-        calls = torch.arange(step, step + length).repeat_interleave(count)
-        shape = (length, count, dim)
-        means = rows.normal("samples", calls, dim).numpy().reshape(shape)
-        scale = p.noise_multiplier * (1 + _MARGIN)
-        # What differences get if their batches are all of one size.
-        least = np.ceil(p.least)
-        even = p.mechanism != "tree" and not p.per_gradient.any()
-        if even:
-            means /= np.sqrt(least)[:, None]
-        if p.mechanism == "tree":
-            noise = rows.normal(Tree(1).purpose, calls, dim).numpy().reshape(shape)
-            noise *= (scale * p.term_sensitivity)[:, None]
-        elif p.mechanism == "gaussian":
-            noise = rows.normal(Gaussian().purpose, calls, dim).numpy().reshape(shape)
-            noise *= (2 * scale / least if even else 2 * scale)[:, None]
+        means, noise, even = _drawn(p, streams, step, (length, count, dim))
+        least, shape = np.ceil(p.least), means.shape
         points, gradients, estimates = (np.empty(shape) for _ in range(3))
         needs = np.tile(least, (length, 1))
         fresh, perturbed = np.zeros(shape[:2], dtype=bool), np.zeros(shape[:2], dtype=bool)
@@ -264,12 +298,8 @@ def walk(
         for i in range(length):
             points[i] = x
             last_field, last_features = field, features_here
-            field = x * before
-            np.sin(field[:, :2], out=field[:, :2])
-            np.tanh(field[:, 2:], out=field[:, 2:])
-            field = np.multiply(field, after, out=gradients[i])
-            features_here = np.cos(x)
-            features_here *= slope
+            field = np.multiply(_bent(x * before), after, out=gradients[i])
+            features_here = np.cos(x) * slope
             # ---- how many examples
             drift += move**p.power
             new = drift >= p.kappa
@@ -283,21 +313,17 @@ def walk(
                 if p.mechanism == "gaussian":
                     noise[i] /= need[:, None]
             # ---- a difference, or a fresh gradient
-            value = features_here - last_features
-            value *= means[i]
-            value += field
-            value -= last_field
+            value = (features_here - last_features) * means[i] + field - last_field
             if p.mechanism == "gaussian":
                 value += noise[i] * move[:, None]
             if any_new:
-                fresh[i] = new
+                fresh[i], drift[new], leaf[new], tree[new] = new, 0.0, 0, 0.0
                 need = np.ceil(np.maximum(p.first, 2 / p.term_sensitivity))[new]
-                resized = np.sqrt(needs[i, new] / need)[:, None]
-                value[new] = field[new] + resized * means[i, new] * features_here[new]
+                smaller = (needs[i, new] / need)[:, None]
+                value[new] = field[new] + np.sqrt(smaller) * means[i, new] * features_here[new]
                 if p.mechanism == "gaussian":
-                    value[new] += noise[i, new] * (needs[i, new] / need)[:, None]
+                    value[new] += noise[i, new] * smaller
                 needs[i, new] = need
-                drift[new], leaf[new], tree[new] = 0.0, 0, 0.0
             if p.mechanism == "tree":
                 leaf += 1
                 total = noise[i] + prefixes[_levels(leaf & (leaf - 1)), each]
@@ -309,19 +335,8 @@ def walk(
             if any_new:
                 estimate[new] = value[new]
             # ---- the step
-            square = np.einsum("ij,ij->i", estimate, estimate)
-            direction = estimate
-            small = square <= p.saddle**2
-            if small.any() and (small := small & (allowed <= step + i)).any():
-                perturbed[i] = small
-                allowed[small] = step + i + 1 + p.window[small]
-                index = torch.as_tensor(small.nonzero()[0])
-                kicks = streams.take(index).normal("spider descent: saddle perturbation", step + i, dim).numpy()
-                direction = estimate.copy()
-                direction[small] += (p.perturbation[small] / dim**0.5)[:, None] * kicks
-                square = np.einsum("ij,ij->i", direction, direction)
-            move = np.sqrt(square)
-            move *= p.step_size
+            direction, square = _direction(p, streams, step + i, estimate, allowed, perturbed[i])
+            move = np.sqrt(square) * p.step_size
             x = x - p.step_size[:, None] * direction
         spent = np.concatenate([used[None], needs]).cumsum(0)
         used = spent[-1]
@@ -329,12 +344,10 @@ def walk(
         step += length
         if done.any():
             on = (~done).nonzero()[0]
-            going, p, streams = going[on], p.take(on), streams.take(torch.as_tensor(on))
-            before, after, x, field, features_here, estimate, tree = (
-                rest[on] for rest in (before, after, x, field, features_here, estimate, tree)
-            )
-            move, drift, used, allowed, leaf = (rest[on] for rest in (move, drift, used, allowed, leaf))
-            prefixes = prefixes[:, on]
+            going, p, streams, prefixes = going[on], p.take(on), streams.take(torch.as_tensor(on)), prefixes[:, on]
+            before, after, x, field, features_here = (rest[on] for rest in (before, after, x, field, features_here))
+            estimate, tree, move, drift = (rest[on] for rest in (estimate, tree, move, drift))
+            used, allowed, leaf = (rest[on] for rest in (used, allowed, leaf))
 
 
 def first_stationary(ramps: Ramps, parameters: RampParameters, streams: Streams, max_steps: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import os
 import hypothesis
 import pytest
 
+from dpnotes import papers
 from dpnotes.cli import doctor
 
 # This must precede the import of numpy and torch: two workers with the default number of threads slow each other down.
@@ -14,6 +15,39 @@ os.environ.setdefault("MPLBACKEND", "agg")
 
 hypothesis.settings.register_profile("dpnotes", derandomize=True, deadline=None, max_examples=50)
 hypothesis.settings.load_profile("dpnotes")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--paper", metavar="KEY", help="only the tests of this paper; `dpnotes check-paper` runs some")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("--paper"):
+        papers._entry_points = tuple  # the tests are of the papers here, whatever else is installed
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests with the marks `each_paper` and `obligation` for every paper here, or for the one that is named."""
+    if any(map(metafunc.definition.get_closest_marker, ("each_paper", "obligation"))):
+        key = metafunc.config.getoption("--paper")
+        metafunc.parametrize("paper", [key] if key else papers.PAPERS)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of the paper that is named, and note which part of a paper each of them is about."""
+    if not (key := config.getoption("--paper")):
+        return
+    kept = [item for item in items if f"tests/papers/{key}/" in item.path.as_posix() or _paper(item) == key]
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept
+    for item in items:
+        if mark := item.get_closest_marker("obligation"):
+            item.user_properties.append(("obligation", mark.args[0]))
+
+
+def _paper(item: pytest.Item) -> object:
+    """Return the paper that a test is given."""
+    return item.callspec.params.get("paper") if hasattr(item, "callspec") else None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -19,6 +19,7 @@ hypothesis.settings.load_profile("dpnotes")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--paper", metavar="KEY", help="only the tests of this paper; `dpnotes check-paper` runs some")
+    parser.addoption("--parts", metavar="PARTS", default="", help="with --paper, only those of these parts of it")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,17 +38,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Keep the tests of the paper that is named, and note which part of a paper each of them is about."""
     if not (key := config.getoption("--paper")):
         return
-    kept = [item for item in items if f"tests/papers/{key}/" in item.path.as_posix() or _paper(item) == key]
+    kept, parts = [], config.getoption("--parts").split()
+    for item in items:
+        mark, given = item.get_closest_marker("obligation"), getattr(item, "callspec", None)
+        part = mark.args[0] if mark else "comparison"
+        own = f"tests/papers/{key}/" in item.path.as_posix() or given is not None and given.params.get("paper") == key
+        if own and (not parts or part in parts):
+            item.user_properties.append(("obligation", part))
+            kept.append(item)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = kept
-    for item in items:
-        if mark := item.get_closest_marker("obligation"):
-            item.user_properties.append(("obligation", mark.args[0]))
-
-
-def _paper(item: pytest.Item) -> object:
-    """Return the paper that a test is given."""
-    return item.callspec.params.get("paper") if hasattr(item, "callspec") else None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -1,7 +1,6 @@
 """The claims of the paper: each as an expression that is checked."""
 
-from dpnotes.papers.storm.notation import *  # noqa: F403
-from dpnotes.papers.storm.notation import PAPER, F, F_before, a, d, d_before, error, g, g_before
+from dpnotes.papers.storm.notation import *
 from dpnotes.theory.statements import Identity
 
 at, CLAIMS = PAPER.section()

@@ -45,16 +45,16 @@ def decide(frame, spec):
 
 @tabulated
 def simulated(spec, generator, right):
-    """Errors that scatter as squares of ten normal numbers; momentum 0.1 has a quarter of the error, or all of it."""
+    """Errors that scatter as squares of ten normal numbers; momentum 0.1 has a tenth of the error, or all of it."""
     for momentum in spec["momenta"]:
-        scale = 0.25 if right and momentum < 1 else 1.0
+        scale = 0.1 if right and momentum < 1 else 1.0
         yield {"momentum": momentum, "error": scale * generator.chisquare(10, spec["repeats"])}
 
 
 EXPERIMENTS = (study(
     SPECS, (cells, run_cell, decide, simulated), "The error of a direction, with momentum and without",
     "Does momentum with a correction at least halve the squared error of a direction?",
-    prediction="a quarter of the error", rival="the same error",
+    prediction="a tenth of the error", rival="the same error",
     stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     answers=Answers("Yes.", "No.", where="the paper has no noise for privacy"),
 ),)  # fmt: skip

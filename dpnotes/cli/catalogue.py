@@ -76,9 +76,10 @@ def check_profile(profile: str | None) -> None:
         validate.one_of(sorted({name for e in all_experiments() for name in e.specs}), profile=profile)
 
 
-def refuse_an_installation() -> None:
+def refuse_an_installation(experiments: "Iterable[Experiment | None]" = (None,)) -> None:
     """Raise an error if results would be written into an installed package, which an update replaces."""
     from dpnotes import experiments as parts
 
-    if Path(dpnotes.__file__).resolve().parent in parts.results_folder().resolve().parents:
+    package = Path(dpnotes.__file__).resolve().parent
+    if any(package in parts.results_folder(experiment).resolve().parents for experiment in experiments):
         raise ValueError("Expected DPNOTES_RESULTS to be a folder of yours: an installed package is not written into.")

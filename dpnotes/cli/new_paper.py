@@ -1,7 +1,6 @@
 """Commands of an author: `new-paper` writes a worked example, `check-paper` lists what a paper lacks."""
 
 import importlib.util
-import os
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,7 @@ import typer
 import dpnotes
 from dpnotes import papers
 from dpnotes.cli.console import Json, columns, command, in_one_line, print_json
-from dpnotes.util import files
+from dpnotes.util import files, validate
 
 # The folder with the tests and the template: the repository, or what a wheel carries of it.
 _BESIDE = Path(dpnotes.__file__).parents[1]
@@ -144,12 +143,19 @@ def new_paper(
 
 
 @command("check-paper")
-def check_paper(key: Annotated[str, typer.Argument(metavar="KEY")], as_json: Json = False) -> None:
+def check_paper(
+    key: Annotated[str, typer.Argument(metavar="KEY")],
+    parts: Annotated[list[str] | None, typer.Argument(metavar="PART", help="Only these, such as laws.")] = None,
+    as_json: Json = False,
+) -> None:
     """Check one paper: each of its parts, with the file to write where one is missing or wrong."""
+    for part in parts or ():
+        validate.one_of([one.name for one in OBLIGATIONS], part=part)
     root = checkout(key)
     papers.paper(key)  # a paper that fails to import is named before the tests start
-    found = _tested(key, root)
-    rows = [(one, file_of(key, one.file), found.get(one.name, ["no test of it ran"])) for one in OBLIGATIONS]
+    found = _tested(key, root, parts or [])
+    chosen = [one for one in OBLIGATIONS if not parts or one.name in parts]
+    rows = [(one, file_of(key, one.file), found.get(one.name, ["no test of it ran"])) for one in chosen]
     if as_json:
         print_json([{"name": one.name, "file": file, "missing": faults} for one, file, faults in rows])
     else:
@@ -160,19 +166,17 @@ def check_paper(key: Annotated[str, typer.Argument(metavar="KEY")], as_json: Jso
         raise typer.Exit(1)
 
 
-def _tested(key: str, root: Path) -> dict[str, list[str]]:
+def _tested(key: str, root: Path, parts: list[str]) -> dict[str, list[str]]:
     """The faults of each part of a paper whose tests ran."""
     own = [folder] if (folder := root / "tests/papers" / key).is_dir() else []
     with tempfile.TemporaryDirectory() as temporary:
         report = Path(temporary, "report.xml")
         chosen = [*(HOME / "tests/papers" / name for name in TESTS), *own]
-        options = [f"--paper={key}", "-m", "obligation or not each_paper and not slow", f"--junitxml={report}"]
+        marked = "obligation or not each_paper and not slow"
+        options = [f"--paper={key}", f"--parts={' '.join(parts)}", "-m", marked, f"--junitxml={report}"]
         options += ["-q", "-p", "no:cacheprovider", "-c", HOME / "pyproject.toml", "--rootdir", HOME]
-        results = {} if root == HOME else {"DPNOTES_RESULTS": str(root / "notebooks" / "results")}
-        ran = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *chosen],
-            cwd=HOME, env=os.environ | results, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        program = [sys.executable, "-m", "pytest", *options, *chosen]
+        ran = subprocess.run(program, cwd=HOME, capture_output=True, text=True, check=False)
         if not report.exists():
             said = in_one_line((ran.stdout + ran.stderr)[-300:])
             raise ValueError(f"Expected the tests to run (pip install 'dpnotes[dev]'), got: {said}")

@@ -55,7 +55,7 @@ def test_experiments_can_decide_answer_their_question_and_have_a_quick_result(
 ):
     module = papers.part(paper, "experiments")
     assert module is not None and module.EXPERIMENTS, "Expected EXPERIMENTS, with one experiment or more."
-    monkeypatch.setenv("DPNOTES_RESULTS", str(checkout(paper) / "notebooks" / "results"))
+    monkeypatch.delenv("DPNOTES_RESULTS", raising=False)
     for experiment in module.EXPERIMENTS:
         for spec in experiment.specs.values():
             assert is_judged(experiment, spec), f"Expected {experiment.id} to have cells, and a rule for each verdict."
@@ -72,17 +72,18 @@ def test_experiments_can_decide_answer_their_question_and_have_a_quick_result(
 
 
 @obligation("notebook")
-def test_the_notebook_is_stored_as_it_runs(paper: str):
+def test_the_notebook_is_stored_as_it_runs(paper: str, monkeypatch: pytest.MonkeyPatch):
     from dpnotes.notebook.write import violations
     from tests.nbval_run import nbval
 
+    monkeypatch.delenv("DPNOTES_RESULTS", raising=False)
     root = checkout(paper)
     paths = sorted((root / "notebooks").glob(f"*{paper}.ipynb"))
     assert paths, f"Expected {file_of(paper, 'notebooks/{key}.ipynb')}."
     for path in paths:
         faults = [*violations(path.read_text(encoding="utf-8"))]
         assert not faults, f"{faults[0]}: python -m dpnotes.notebook.write {path}"
-        ran = nbval(path, DPNOTES_RESULTS=str(root / "notebooks" / "results"))
+        ran = nbval(path)
         assert ran.returncode == 0, f"Expected {path.name} to print what is stored: {ran.stdout.splitlines()[-1]}"
 
 

@@ -5,6 +5,7 @@ correct is one line on standard error and exit status 2; Ctrl-C is 130. Claims l
 only the commands that need them load them.
 """
 
+import functools
 import warnings
 from typing import Annotated, Any
 
@@ -28,9 +29,14 @@ _showwarning = warnings.showwarning
 def _told(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
     """Say in one line that a paper is left out; show other warnings as ever."""
     if issubclass(category, papers.PaperWarning):
-        typer.echo(f"dpnotes: {in_one_line(message)}", err=True)
+        _say_once(f"dpnotes: {in_one_line(message)}")
     else:
         _showwarning(message, category, *place, **more)
+
+
+@functools.cache
+def _say_once(line: str) -> None:
+    typer.echo(line, err=True)
 
 
 @app.callback(invoke_without_command=True)

@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Keep the tests of the paper that is named, and note which part of a paper each of them is about."""
     if not (key := config.getoption("--paper")):
         return
-    kept, parts = [], config.getoption("--parts").split()
+    kept, parts = [], f"{config.getoption('--parts')}".split()
     for item in items:
         mark, given = item.get_closest_marker("obligation"), getattr(item, "callspec", None)
         part = mark.args[0] if mark else "comparison"

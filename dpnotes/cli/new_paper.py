@@ -7,7 +7,7 @@ import tempfile
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from xml.etree import ElementTree
 
 import typer
@@ -16,6 +16,9 @@ import dpnotes
 from dpnotes import papers
 from dpnotes.cli.console import Json, columns, command, in_one_line, print_json
 from dpnotes.util import files, validate
+
+if TYPE_CHECKING:
+    from dpnotes.theory.claims import Paper
 
 # The folder with the tests and the template: the repository, or what a wheel carries of it.
 _BESIDE = Path(dpnotes.__file__).parents[1]
@@ -84,23 +87,21 @@ def file_of(key: str, pattern: str) -> str:
     return pattern.format(key=key, package=package)
 
 
-def worked_example(
-    package: str, key: str, title: str, authors: tuple[str, ...], arxiv: str, year: int
-) -> dict[str, str]:
+def worked_example(package: str, card: "Paper") -> dict[str, str]:
     """The template's files for a paper, by their names in the template."""
     folder = HOME / "docs" / "template"
     theirs = tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["dpnotes"]
     renamed = {
-        "".join(f'"{name}",' + " " for name in theirs["authors"])[:-1]: " ".join(f'"{name}",' for name in authors),
-        " and ".join(theirs["authors"]): " and ".join(authors),
-        theirs["title"]: title, theirs["arxiv"]: arxiv, str(theirs["year"]): str(year),
+        " ".join(f'"{name}",' for name in theirs["authors"]): " ".join(f'"{name}",' for name in card.authors),
+        " and ".join(theirs["authors"]): " and ".join(card.authors),
+        theirs["title"]: card.title, theirs["arxiv"]: card.arxiv, str(theirs["year"]): str(card.year),
     }  # fmt: skip
     found = {}
     for path in sorted(path for path in folder.iterdir() if path.is_file() and path.suffix != ".md"):
         text = path.read_text(encoding="utf-8").replace("dpnotes.papers.storm", package)
         for old, new in renamed.items() if path.name in _NAMED else ():
             text = text.replace(old, new)
-        found[path.name] = text.partition("\n# The names in")[0].replace("storm", key)
+        found[path.name] = text.partition("\n# The names in")[0].replace("storm", card.key)
     return found
 
 
@@ -116,6 +117,8 @@ def new_paper(
     ] = None,
 ) -> None:
     """Write a paper that is checked at once: a worked example, whose parts you replace one after the other."""
+    from dpnotes.theory.claims import Paper
+
     if not key.isidentifier() or key != key.lower() or key in papers.RESERVED:
         raise ValueError(f"Expected {key!r} to be a name in lower case, such as noisy_sgd.")
     if key in papers.packages() or (outside and importlib.util.find_spec(key)):
@@ -126,8 +129,9 @@ def new_paper(
         raise ValueError(f"Expected {outside} to be a new folder.")
     package, root = (key, outside) if outside else (f"dpnotes.papers.{key}", HOME)
     names = tuple(name.strip() for name in authors.split(","))
+    card = Paper(key, title, names, "arXiv", year, doi="", arxiv=arxiv, version="", bibtex="")
     written: dict[Path, bytes] = {}
-    for name, text in worked_example(package, key, title, names, arxiv, year).items():
+    for name, text in worked_example(package, card).items():
         if name == "pyproject.toml" and not outside:
             continue
         path = root / _PLACES.get(name, f"{{package}}/{name}").format(key=key, package=package.replace(".", "/"))

@@ -72,6 +72,7 @@ def test_experiments_can_decide_answer_their_question_and_have_a_quick_result(
 
 
 @obligation("notebook")
+@pytest.mark.slow
 def test_the_notebook_is_stored_as_it_runs(paper: str, monkeypatch: pytest.MonkeyPatch):
     from dpnotes.notebook.write import violations
     from tests.nbval_run import nbval
@@ -90,7 +91,7 @@ def test_the_notebook_is_stored_as_it_runs(paper: str, monkeypatch: pytest.Monke
 @obligation("example")
 def test_no_file_is_the_worked_example_s_any_more(paper: str):
     card, root, package = papers.paper(paper), checkout(paper), papers.packages()[paper]
-    example = worked_example(package, paper, card.title, card.authors, card.arxiv, card.year)
+    example = worked_example(package, card)
     folder = root / file_of(paper, "{package}")
     left = [
         n

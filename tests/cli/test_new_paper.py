@@ -109,8 +109,9 @@ def test_a_paper_in_the_package_is_accepted_and_no_list_of_papers_is_edited(tmp_
     changed = {path.relative_to(tmp_path).as_posix() for path, text in before.items() if path.read_bytes() != text}
     assert changed == {"tests/anchors.txt", "tests/expected_verdicts.csv", "docs/errata.md"}
     assert call(tmp_path, "check-paper", "mine").stdout.count("  ok\n") == len(OBLIGATIONS)
-    files = ("tests/test_project.py", "tests/theory/test_orders.py", "tests/papers/test_claims.py")
+    files = ("tests/test_project.py", "tests/theory/test_orders.py")
     call(tmp_path, "-q", "-m", "not slow", *files, program="pytest")
+    call(tmp_path, "-q", "-k", "readme or row_is_left or published", "tests/papers/test_claims.py", program="pytest")
 
 
 # ---------------------------------------------------------------- planted mistakes
@@ -126,7 +127,7 @@ MISTAKES = {
     ),
     "a norm without noise": (
         "laws", "algorithms.py", RETURNED,
-        f"{RETURNED} * norms(self.samples.problem.gradients(plan.x).rows.mean(1))[:, None]",
+        f"{RETURNED} * self.samples.problem.gradients(plan.x).norms().mean(1)[:, None]",
         "leaks: Expected gradient to be public",
     ),
     "a release that is not charged": (
@@ -150,8 +151,8 @@ def test_a_mistake_is_refused_with_a_sentence_that_names_it(name: str, project: 
     text = path.read_text()
     assert text.count(line) == 1
     path.write_text(text.replace(line, instead))
-    (row,) = call(root, "check-paper", "mine", part, code=1).stdout.splitlines()
-    assert sentence in row and row.split()[0] == part, row
+    rows = call(root, "check-paper", "mine", part, code=1).stdout.splitlines()
+    assert rows and all(row.split()[0] == part for row in rows) and any(sentence in row for row in rows), rows
 
 
 # ---------------------------------------------------------------- papers that are left out

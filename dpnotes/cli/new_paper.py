@@ -73,17 +73,22 @@ def checkout(key: str) -> Path:
         raise ValueError(f"Expected {key!r} to be one of: {', '.join(papers.packages())}.")
     if key in papers.PAPERS:
         return HOME
-    spec = importlib.util.find_spec(package)
-    parents = Path(f"{spec.origin}").parents if spec else ()
-    for folder in parents:
+    for folder in _folder(package).parents:
         if (folder / "pyproject.toml").exists():
             return folder
     raise ValueError(f"Expected the project of {package}, with its tests: pip install -e FOLDER.")
 
 
+def _folder(package: str) -> Path:
+    """The folder of an importable package."""
+    spec = importlib.util.find_spec(package)
+    return Path(f"{spec and spec.origin}").parent
+
+
 def file_of(key: str, pattern: str) -> str:
     """The file of a paper in its checkout."""
-    package = f"dpnotes/papers/{key}" if key in papers.PAPERS else papers.packages().get(key, key).replace(".", "/")
+    here = key in papers.PAPERS
+    package = f"dpnotes/papers/{key}" if here else _folder(papers.packages()[key]).relative_to(checkout(key)).as_posix()
     return pattern.format(key=key, package=package)
 
 
@@ -128,13 +133,14 @@ def new_paper(
     if outside and outside.exists() and any(outside.iterdir()):
         raise ValueError(f"Expected {outside} to be a new folder.")
     package, root = (key, outside) if outside else (f"dpnotes.papers.{key}", HOME)
+    folder = f"src/{key}" if outside else f"dpnotes/papers/{key}"
     names = tuple(name.strip() for name in authors.split(","))
     card = Paper(key, title, names, "arXiv", year, doi="", arxiv=arxiv, version="", bibtex="")
     written: dict[Path, bytes] = {}
     for name, text in worked_example(package, card).items():
         if name == "pyproject.toml" and not outside:
             continue
-        path = root / _PLACES.get(name, f"{{package}}/{name}").format(key=key, package=package.replace(".", "/"))
+        path = root / _PLACES.get(name, f"{{package}}/{name}").format(key=key, package=folder)
         if name in _OF_ALL and not outside:
             lines = [*path.read_text(encoding="utf-8").splitlines(), *text.splitlines()[name.endswith(".csv") :]]
             text = "\n".join(sorted(lines) if name == "anchors.txt" else lines) + "\n"

@@ -43,7 +43,7 @@ ROWS = {
 
 def call(root: Path, *words: str | Path, program: str = "dpnotes", code: int = 0) -> subprocess.CompletedProcess[str]:
     """Run a program of dpnotes in a checkout: the package there, or else the package here."""
-    path = os.pathsep.join(map(str, dict.fromkeys((root, ROOT))))
+    path = os.pathsep.join(map(str, dict.fromkeys((root / "src", root, ROOT))))
     kept = {name: value for name, value in os.environ.items() if name != "DPNOTES_RESULTS"}
     here = kept | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", program, *map(str, words)]
@@ -78,7 +78,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(
         [sys.executable, "-c", "import setuptools; setuptools.setup()", "-q", "egg_info"], cwd=root, check=True
     )
-    write(root, "mine")
+    write(root, "src/mine")
     return root
 
 
@@ -147,7 +147,7 @@ MISTAKES = {
 def test_a_mistake_is_refused_with_a_sentence_that_names_it(name: str, project: Path, tmp_path: Path):
     part, module, line, instead, sentence = MISTAKES[name]
     root = Path(shutil.copytree(project, tmp_path / "copy"))
-    path = root / "mine" / module
+    path = root / "src/mine" / module
     text = path.read_text()
     assert text.count(line) == 1
     path.write_text(text.replace(line, instead))
@@ -227,7 +227,7 @@ def test_what_is_not_given_is_asked_for(tmp_path: Path):
     words = ["new-paper", "mine", "--outside", str(tmp_path / "mine"), "--year", "2026"]
     result = CliRunner().invoke(app, words, input="A title\nAda Lovelace\n2601.00001\n")
     assert result.exit_code == 0 and "Title: " in result.stdout and "Year" not in result.stdout
-    assert '"Ada Lovelace",' in (tmp_path / "mine/mine/notation.py").read_text()
+    assert '"Ada Lovelace",' in (tmp_path / "mine/src/mine/notation.py").read_text()
     assert json.loads((tmp_path / "mine/notebooks/mine.ipynb").read_text())["cells"][0]["source"][0] == "# A title\n"
 
 

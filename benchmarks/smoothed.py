@@ -18,7 +18,7 @@ import torch
 from _timing import medians
 from torch import Tensor
 
-from dpnotes.oracles.smoothed import SmoothedSamples, on_sphere
+from dpnotes.papers.goldstein.smoothed import SmoothedSamples, on_sphere
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.random.streams import Streams
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sentences import TINY_BERT, character_tokenizer
 from torch import Tensor
 
 from dpnotes.atlas.question import Question, ask
@@ -43,7 +44,6 @@ from dpnotes.problems.quadratics import Quadratic
 from dpnotes.problems.saddles import PopulationSensing
 from dpnotes.problems.sensing import QuadraticSensing
 from dpnotes.problems.separable import Cosine, Separable, Sine
-from dpnotes.problems.text import TINY_BERT, character_tokenizer
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 from dpnotes.train.loop import Evaluation
@@ -233,19 +233,18 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "product_error": 1e-12,
     },
     "measure.curvature.smallest_eigenvalue": lambda: eigenvalue_question() | {"smoothness": 1.0, "tolerance": 1e-3},
-    "measure.curvature.spectral_norm": eigenvalue_question,
     "measure.stationarity.certify_sosp": lambda: eigenvalue_question() | {"gradient_norm": zeros(2), "smooth": True},
     "measure.curvature.Interval": lambda: {"lower": zeros(2), "upper": zeros(2)},
     "measure.goldstein.certify_goldstein": lambda: {"gradient": torch.sign, "num_rounds": 2},
     "measure.goldstein.norm_of_max": lambda: {"slopes": torch.eye(2), "offsets": torch.zeros(2), "x": torch.ones(2)},
-    "methods.drift_escape.DriftEscape": lambda: {"attempt_length": 5, "attempts": 8},
+    "papers.drift_escape.escaping.DriftEscape": lambda: {"attempt_length": 5, "attempts": 8},
     "methods.loop.drive": lambda: {
         "oracle": minibatch(),
         "state": Descent(0.1).init(torch.ones(2, 2), minibatch()),
         "max_steps": 2,
     },
     "methods.loop.run": lambda: {"oracle": minibatch(), "max_steps": 2},
-    "methods.online_to_nonconvex.OnlineToNonconvex": lambda: {"largest_move": 0.1, "window": 3},
+    "papers.goldstein.conversion.OnlineToNonconvex": lambda: {"largest_move": 0.1, "window": 3},
     "oracles.batches.draw": lambda: {"sampling": Sampling.poisson(0.5), "call": torch.tensor([0, 1])},
     "oracles.clients.Clients": lambda: {"oracles": (spider(),), "num_runs": 1},
     "oracles.clients.Clients.of": lambda: {"oracle_of": lambda _: spider(), "num_runs": 1},
@@ -270,7 +269,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "oracles.minibatch.MinibatchGradient.guarantee": lambda: {"state": minibatch().init(zeros(2, 2))},
     "oracles.minibatch.MinibatchGradient": lambda: {"noise_std": torch.ones(2, dtype=torch.float64)},
     "oracles.samples.VirtualSamples": lambda: {"total": 10**9},
-    "oracles.smoothed.SmoothedSamples": lambda: {"problem": kinks()},
+    "papers.goldstein.smoothed.SmoothedSamples": lambda: {"problem": kinks()},
     "oracles.spider.Refresh": lambda: {"longest": 5},
     "oracles.spider.BatchSizes": lambda: {"first": 100.0},
     "oracles.spider.Spider": lambda: {
@@ -355,7 +354,6 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "evaluation": Evaluation(images(), 2),
         "method": Descent(0.1),
     },
-    "privacy.accounting.guarantee": lambda: {"gaussian_noise": True},
     "privacy.audit.bounds.LowerBound": lambda: {"method": "test"},
     "privacy.audit.bounds.epsilon_from_counts": lambda: {"hits": 15, "false_hits": 1},
     "privacy.audit.bounds.choose_threshold": lambda: {
@@ -395,8 +393,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "answers": lambda x: (torch.zeros(1, 2), torch.ones(1, 2)),
     },
     "privacy.calibration.noise_multiplier": lambda: {"events": lambda z: [Event(z, Relation.ZERO_OUT)]},
-    "privacy.factorisation.factors": lambda: {"scheme": "square root", "bandwidth": 2},
-    "privacy.factorisation.noise_of_sums": lambda: {"scheme": "square root", "bandwidth": 2},
+    "privacy.factorisation.noise_of_sums": lambda: {"scheme": "square root"},
     "privacy.filter.Filter": lambda: {"budget": torch.ones(2, dtype=torch.float64)},
     "privacy.museum.exhibit.Setting": lambda: {"options": {"noise_std": 1.0}},
     "privacy.museum.exhibit.Setting.scores": lambda: {"release": answers, "pair": pair(), "included": True},
@@ -424,7 +421,6 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "privacy.search.Search": lambda: SEARCH,
     "privacy.search.Search.guarantee": lambda: {"released": [Event(10.0, Relation.REPLACE_ONE)], "claim": NOTHING},
     "problems.architectures.conv_net": lambda: {"width": 2},
-    "problems.architectures.small_conv_net": lambda: {"width": 2},
     "problems.architectures.resnet18": lambda: {"width": 2},
     "problems.architectures.BasicBlock": lambda: {"inputs": 3, "norm": "batch", "activation": "relu"},
     "problems.custom.CustomProblem": lambda: {
@@ -456,14 +452,12 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "problems.sensing.QuadraticSensing": lambda: {"measurements": torch.ones(3, 2), "targets": torch.ones(3)},
     "problems.smoothing.lasry_lions_phase": lambda: {"target": 5.0},
     "problems.separable.DoubleWell": lambda: {"radius": 2.0},
-    "problems.text.character_tokenizer": lambda: {"sentences": ["Go on."]},
     "problems.text.tokenise": lambda: {
         "corpus": Corpus("test", SENTENCES, SENTENCES, SENTENCES, "none", "here"),
         "tokenizer": character_tokenizer,
     },
     "problems.text.BertSize": lambda: dataclasses.asdict(TINY_BERT),
     "problems.text.Bert": lambda: {"size": TINY_BERT},
-    "problems.text.random_bert": lambda: {"size": TINY_BERT},
     "guarantees.Sampling": lambda: {"scheme": "poisson"},
     "random.streams.Streams": lambda: {"keys": torch.zeros(2, 2, dtype=torch.int64)},
     "random.streams.Streams.of": lambda: {"runs": ["a"]},

@@ -1,6 +1,7 @@
 """The settings of all tests: few threads, derandomised hypothesis, markers that report missing requirements."""
 
 import os
+from typing import Any
 
 import hypothesis
 import pytest
@@ -18,13 +19,17 @@ hypothesis.settings.load_profile("dpnotes")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--paper", metavar="KEY", help="only the tests of this paper; `dpnotes check-paper` runs some")
-    parser.addoption("--parts", metavar="PARTS", default="", help="with --paper, only those of these parts of it")
+    """Add `--paper KEY`: leave out the tests of other papers' claims. `dpnotes check-paper` adds `--parts PARTS`."""
+    parser.addoption("--paper", metavar="KEY", help="leave out tests that are parametrised by other papers' claims")
+    parser.addoption("--parts", metavar="PARTS", default="", help="with --paper: only tests of these parts of a paper")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not config.getoption("--paper"):
-        papers._entry_points = tuple  # the tests are of the papers here, whatever else is installed
+    """Refuse a paper that is not there; without one, the tests are of the papers here, whatever else is installed."""
+    if (key := config.getoption("--paper")) is None:
+        papers._entry_points = tuple
+    elif key not in papers.packages():
+        raise pytest.UsageError(f"Expected --paper={key} to be one of: {', '.join(papers.packages())}.")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -35,19 +40,26 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of the paper that is named, and note which part of a paper each of them is about."""
-    if not (key := config.getoption("--paper")):
+    """Deselect the tests that are parametrised by another paper, or by a claim of one; note the part of the others."""
+    if (key := config.getoption("--paper")) is None:
         return
-    kept, parts = [], f"{config.getoption('--parts')}".split()
+    others, parts = {*papers.PAPERS} - {key}, f"{config.getoption('--parts')}".split()
+    kept = []
     for item in items:
-        mark, given = item.get_closest_marker("obligation"), getattr(item, "callspec", None)
-        part = mark.args[0] if mark else "comparison"
-        own = f"tests/papers/{key}/" in item.path.as_posix() or given is not None and given.params.get("paper") == key
-        if own and (not parts or part in parts):
+        mark = item.get_closest_marker("obligation")
+        own = "comparison" if f"tests/papers/{key}/" in item.path.as_posix() else ""
+        part = mark.args[0] if mark else own
+        if not _papers(item) & others and (not parts or part in parts):
             item.user_properties.append(("obligation", part))
             kept.append(item)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = kept
+
+
+def _papers(item: pytest.Item) -> set[str]:
+    """The first parts of the names that a test is parametrised by: of `noisy_sgd` and of `noisy_sgd.thm3.1`."""
+    given: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}  # type: ignore[attr-defined]
+    return {str(getattr(value, "id", value)).partition(".")[0] for value in given.values()}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -24,3 +24,19 @@ class Both(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         return self.function(self, *inputs)
+
+
+def small_conv_net(num_classes: int, in_channels: int = 1) -> nn.Sequential:
+    """Return a smooth ConvNet: two convolutions, group normalisation, average pooling."""
+    return nn.Sequential(
+        nn.Conv2d(in_channels, 8, 3, padding=1, bias=False),
+        nn.GroupNorm(4, 8),
+        nn.SiLU(),
+        nn.AvgPool2d(2),
+        nn.Conv2d(8, 16, 3, padding=1, bias=False),
+        nn.GroupNorm(8, 16),
+        nn.SiLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(16, num_classes),
+    )

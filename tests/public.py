@@ -57,9 +57,9 @@ INSIDE = (
     "oracles.samples.DataSetBatch",
     "oracles.samples.DataSetBatch.mean",
     "oracles.samples.shuffled",
-    "oracles.smoothed.SmoothedSamples.num_directions",
-    "oracles.smoothed.in_ball",
-    "oracles.smoothed.on_sphere",
+    "papers.goldstein.smoothed.SmoothedSamples.num_directions",
+    "papers.goldstein.smoothed.in_ball",
+    "papers.goldstein.smoothed.on_sphere",
     *(f"oracles.{name}.bounds" for name in ("clipped.ClippedGradient", "fresh.FreshGradient")),
     *(f"oracles.{name}.bounds" for name in ("minibatch.MinibatchGradient", "spider.Spider")),
     "papers.drift_escape.derivatives.ExampleDerivatives.mean",
@@ -94,7 +94,7 @@ INSIDE = (
     "problems.module_data.ModuleData",
     "problems.passes.Passes",
     "problems.separable.Suprema",
-    "problems.text.pretrained_bert",  # like random_bert, from a file
+    "problems.text.pretrained_bert",  # which reads a file of 440 MB
 )
 NUMBER = re.compile(r"\b(int|float)\b")
 

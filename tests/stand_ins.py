@@ -68,3 +68,14 @@ class UnitDraws:
         assert purpose == self.purpose
         draws = torch.arange(len(self) - 1)[:, None] == int(call[0]) * size + torch.arange(size)
         return self.scale * torch.cat([torch.zeros(1, size), draws.double()])
+
+
+@dataclass(frozen=True)
+class UnitRuns:
+    """Streams in which run 0 draws zeros, and run r draws 1 at call r - 1 and zeros otherwise."""
+
+    keys: Tensor
+    secret: bool = False
+
+    def normal(self, purpose: str, call: Any, size: int) -> Tensor:
+        return (torch.arange(len(self.keys)) - 1 == torch.as_tensor(call)).double()[:, None].repeat(1, size)

@@ -18,7 +18,7 @@ from dpnotes import oracles, privacy
 from dpnotes.core import Guarantee, Ledger, Price, Relation
 from dpnotes.privacy.mechanisms import Exact
 from dpnotes.random.streams import Streams
-from tests.attack import audits, beneath, fuzz, kills, mutants
+from tests.attack import audits, beneath, doors, fuzz, kills, mutants, signals
 from tests.attack.__main__ import PAGE, SIZES, with_figures
 
 
@@ -187,10 +187,10 @@ def test_control_a_byte_that_differs_is_noticed(tmp_path: Path):
 
 # ---------------------------------------------------------------- audits
 def test_every_door_has_an_audit():
-    covered = {part for door in audits.doors().values() for part in door.covers}
+    covered = {part for door in doors.doors().values() for part in door.covers}
     mechanisms = test_device.classes(privacy, "release", "cost") - {Exact}
-    if audits.find_spec("opendp") is None:
-        mechanisms -= {audits.discrete.DiscreteGaussian}
+    if doors.find_spec("opendp") is None:
+        mechanisms -= {doors.discrete.DiscreteGaussian}
     assert set(test_device.DOORS) | test_device.classes(oracles, "estimate", "declared") | mechanisms <= covered
 
 
@@ -223,9 +223,9 @@ LAWS = (
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*LAWS, "Tree, optimal", "Laplace"])
 def test_scores_have_the_law_that_the_plan_rests_on(name: str):
-    door = audits.doors()[name]
+    door = doors.doors()[name]
     for included in (True, False):
-        with audits.each_claim_once():
+        with signals.each_claim_once():
             scores, _ = door.attack(included, Streams.of(f"law {included}", range(400)))
         expected = door.law(included, 1.0, 100_000, np.random.default_rng(0))
         halved = door.law(included, 0.5, 100_000, np.random.default_rng(0))
@@ -279,7 +279,7 @@ def test_every_module_has_a_part_whose_tests_are_there():
     drawn = mutants.chosen()
     assert len(drawn) == len({(m.file, m.line) for m in drawn}) == SIZES["mutants"] and drawn == mutants.chosen()
     for folder in mutants.FOLDERS:
-        for path in (mutants.ROOT / folder).rglob("*.py"):
+        for path in mutants.modules(folder):
             part = mutants.part_of(str(path.relative_to(mutants.ROOT)))
             assert part in mutants.PARTS or path.name == "__init__.py", path
     for part in mutants.PARTS:

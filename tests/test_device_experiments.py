@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import sentences
 import torch
 from pretend_device import PretendCuda
 from test_device import LOOSER, TOLERANCE, assert_same, leaves, toy
@@ -200,8 +201,8 @@ def toy_data(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         if getattr(module, "parameters", None) is parameters:
             monkeypatch.setattr(module, "parameters", in_fewer_steps)
     monkeypatch.setattr("dpnotes.problems.datasets.cola.load_cola", corpus)
-    monkeypatch.setattr(text, "bert_tokenizer", lambda: text.character_tokenizer)
-    monkeypatch.setattr(text, "pretrained_bert", lambda seed: text.random_bert(text.TINY_BERT, seed))
+    monkeypatch.setattr(text, "bert_tokenizer", lambda: sentences.character_tokenizer)
+    monkeypatch.setattr(text, "pretrained_bert", lambda seed: sentences.random_bert(sentences.TINY_BERT, seed))
     yield
     forget()
 

@@ -163,36 +163,51 @@ def test_control_a_circle_is_seen():
     assert circle(graph(sources)) == []
 
 
-def loaded_by(statement: str) -> set[str]:
-    """Return the heavy modules that a statement loads in a new interpreter."""
-    program = f"import sys\n{statement}\nprint(*sorted({HEAVY!r} & set(sys.modules)))"
+def loaded_by(statement: str, names: set[str]) -> set[str]:
+    """Return which of these modules a statement loads in a new interpreter."""
+    program = f"import sys\n{statement}\nprint(*sorted({names!r} & set(sys.modules)))"
     command = [sys.executable, "-c", program]
-    return set(subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent, check=True).stdout.split())
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent, check=True)
+    return set(done.stdout.splitlines()[-1].split())
 
 
 NAMES = [name.removesuffix(".__init__") for name, _ in modules()]
-THEORY = [name for name in NAMES if name.split(".")[1:2] == ["theory"]]
-CLAIMS = [name for name, path in modules() if is_of_claims(name) and path.stem != "__init__"]
+THEORY = ", ".join(name for name in NAMES if name.split(".")[1:2] == ["theory"])
+CLAIMS = ", ".join(name for name, path in modules() if is_of_claims(name) and path.stem != "__init__")
+COMMAND = "from dpnotes.cli.main import app; app({}, standalone_mode=False)"
+LOADS: dict[str, tuple[str, set[str]]] = {
+    "the package": ("import dpnotes", HEAVY),
+    "the theory": (f"import {THEORY}", HEAVY - {"sympy", "scipy"}),
+    "training": ("import dpnotes.train.plan", {"sympy"}),
+    "claims": (f"import {CLAIMS}", {"torch"}),
+    "experiments": ("import dpnotes.experiments", HEAVY | {"joblib", "psutil"}),
+    "copies of notebooks": ("import dpnotes.notebook.copies", {"torch", "sympy", "nbformat", "ipywidgets"}),
+    "widgets": ("import dpnotes.notebook.widgets", {"matplotlib.pyplot", "torch"}),
+    "the list": ("from dpnotes.cli import catalogue; catalogue.listed_experiments()", {"torch"}),
+    "an order": (
+        "from dpnotes.atlas.ranking import choose; choose(60_000, 800_000, 2.0, 1e-5, details=False)",
+        {"torch"},
+    ),
+    "check": (COMMAND.format(["check", "budget_schedules.thm4.5.T"]), {"torch"}),
+    "calc": (COMMAND.format(["calc", "budget_schedules.thm4.5.T", "kappa=10", "alpha=0.1"]), {"torch"}),
+    "cite": (COMMAND.format(["cite", "budget_schedules.thm4.5.T"]), {"torch"}),
+}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("imported", "not_loaded"),
-    [
-        (["dpnotes"], HEAVY),
-        (THEORY, HEAVY - {"sympy", "scipy"}),
-        (["dpnotes.train.plan"], {"sympy"}),
-        (CLAIMS, {"torch"}),
-    ],
-    ids=("the package", "the theory", "training", "claims"),
-)
-def test_importing_loads_no_more_than_it_must(imported: list[str], not_loaded: set[str]):
-    assert imported and not loaded_by(f"import {', '.join(imported)}") & not_loaded
+QUICK = ("experiments", "copies of notebooks", "the list")
+EACH = [pytest.param(what, marks=() if what in QUICK else pytest.mark.slow) for what in LOADS]
+
+
+@pytest.mark.parametrize("what", EACH)
+def test_no_more_is_loaded_than_must_be(what: str):
+    statement, kept_away = LOADS[what]
+    assert not loaded_by(statement, kept_away)
 
 
 @pytest.mark.slow
 def test_control_what_is_loaded_is_seen():
-    assert "sympy" in loaded_by("import sympy")
+    assert loaded_by("import sympy", HEAVY) >= {"sympy"}
+    assert loaded_by(COMMAND.format(["status"]), {"torch"}) == {"torch"}
 
 
 def test_core_stays_small():

@@ -71,6 +71,7 @@ def lab(
         renew = here if folder is None else f"dpnotes lab {shlex.quote(str(folder))} --fresh"
         typer.echo(f"Changed since you took your copy: {named}. To renew, and keep yours in a folder: {renew}")
     if not copy_only:
+        copies.trust(found.folder)
         sys.stdout.flush()
         command = copies.jupyterlab(found.folder, port, browser)
         os.execve(command[0], command, os.environ | copies.settings())

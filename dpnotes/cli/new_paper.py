@@ -163,8 +163,8 @@ def check_paper(
         validate.one_of([one.name for one in OBLIGATIONS], part=part)
     root = checkout(key)
     papers.paper(key)  # a paper that fails to import is named before the tests start
-    found = _tested(key, root, parts or [])
     chosen = [one for one in OBLIGATIONS if not parts or one.name in parts]
+    found = _tested(key, root, [one.name for one in chosen])
     rows = [(one, file_of(key, one.file), found.get(one.name, ["no test of it ran"])) for one in chosen]
     if as_json:
         print_json([{"name": one.name, "file": file, "missing": faults} for one, file, faults in rows])

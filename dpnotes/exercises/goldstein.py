@@ -5,8 +5,8 @@ import math
 import torch
 
 from dpnotes.notebook.teaching import exercise, near
-from dpnotes.oracles.smoothed import on_sphere
 from dpnotes.papers.goldstein.reference import clipped, two_point
+from dpnotes.papers.goldstein.smoothed import on_sphere
 from dpnotes.random.streams import Streams
 
 

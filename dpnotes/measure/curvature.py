@@ -29,7 +29,7 @@ of the tests and not a part.
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TypedDict, Unpack
 
@@ -184,35 +184,6 @@ def smallest_eigenvalue(
     """
     search = _Search(dim, failure_probability, smoothness, tolerance, threshold)
     return search.smallest(_tridiagonal(hvp, streams, num_products, search, active, **products))
-
-
-def spectral_norm(
-    hvp: Product,
-    dim: int,
-    streams: Streams,
-    *,
-    num_products: int,
-    failure_probability: float,
-    **products: Unpack[ProductOptions],
-) -> Interval:
-    """An interval for the largest absolute eigenvalue, from both ends of one Lanczos run; arguments as above.
-
-    Each end may fail with half of the probability.
-
-    Example:
-      >>> spectrum = torch.linspace(-3, 1, 50, dtype=torch.float64)
-      >>> found = spectral_norm(
-      ...     lambda v: spectrum * v, 50, Streams.of("example", ["run"]), num_products=50, failure_probability=0.01
-      ... )
-      >>> bool(found.lower <= 3 <= found.upper), bool(found.width < 1e-6)
-      (True, True)
-    """
-    validate.between(0, 1, failure_probability=failure_probability)  # by the value that was typed
-    search = _Search(dim, failure_probability / 2)
-    matrix = _tridiagonal(hvp, streams, num_products, search, **products)
-    low, high = search.smallest(matrix), search.smallest(replace(matrix, diagonal=-matrix.diagonal))
-    lower = torch.maximum(-low.upper, -high.upper).clamp_min(0)
-    return Interval(lower, torch.maximum(-low.lower, -high.lower), failure_probability, matrix.num_products)
 
 
 def _tridiagonal(

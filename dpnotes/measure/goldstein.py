@@ -25,7 +25,7 @@ from enum import IntEnum
 
 import numpy as np
 import torch
-from scipy.optimize import lsq_linear, nnls
+from scipy.optimize import nnls
 from torch import Tensor
 
 from dpnotes.core import Problem
@@ -464,51 +464,3 @@ def norm_of_distance(distance: Tensor, radius: Positive, dim: AtLeastOne) -> Ten
         raise ValueError("Expected distance >= 0, without NaN.")
     beyond = 1 - (radius / distance) ** 2 if dim > 1 else torch.ones_like(distance)
     return torch.where(distance > radius, beyond.clamp_min(0).sqrt(), 0.0)
-
-
-def component_norm(directions: Tensor, lower: Tensor, upper: Tensor) -> Interval:
-    """The least norm of `mean_i s_i a_i` with each `s_i` in its own interval: component-wise stationarity.
-
-    A point is component-wise (alpha, beta)-Goldstein stationary if the mean over examples of elements of the examples'
-    own Goldstein subdifferentials is at most beta long (Kornowski, Liu and Talwar, Definition B.1). The subdifferential
-    of a function of one linear form `a_i' x` is a segment, from its least slope within `alpha |a_i|` to its largest
-    (`RobustRegression.slope_ranges`), times `a_i`. The least norm is never above the Goldstein norm of the mean, since
-    the examples may use different points of the ball.
-
-    Args:
-      directions: `(examples, dim)`, the `a_i`.
-      lower: `(examples,)`, the least slopes.
-      upper: `(examples,)`, the largest slopes.
-
-    Returns:
-      Bounds, `()` float64, from the point that was found and from the dual.
-
-    Raises:
-      ValueError: for shapes that disagree, a lower bound above its upper one.
-
-    Example:
-      >>> directions = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-      >>> bounds = component_norm(directions, torch.tensor([1.0, -1.0, 0.6]), torch.tensor([1.0, 1.0, 0.9]))
-      >>> bounds.lower, bounds.upper
-      (tensor(0.2000, dtype=torch.float64), tensor(0.2000, dtype=torch.float64))
-    """
-    if directions.dim() != 2 or lower.shape != directions.shape[:1] or upper.shape != lower.shape:
-        raise ValueError(
-            f"Expected directions {tuple(directions.shape)}, lower {tuple(lower.shape)} and upper {tuple(upper.shape)} "
-            "to be (examples, dim), (examples,) and (examples,)."
-        )
-    rows, low, high = (tensor.double() for tensor in (directions / len(directions), lower, upper))
-    if not bool((low <= high).all()):
-        raise ValueError("Expected lower <= upper, without NaN.")
-    free = low < high
-    fixed = low[~free] @ rows[~free]
-    slopes = low.clone()
-    if bool(free.any()):
-        bounds = low[free].numpy(), high[free].numpy()
-        solved = lsq_linear(rows[free].mT.numpy(), -fixed.numpy(), bounds, tol=1e-14).x
-        slopes[free] = torch.as_tensor(solved).clamp(low[free], high[free])
-    element = slopes @ rows
-    norm = torch.linalg.vector_norm(element)
-    products = rows @ element
-    least = torch.minimum(low * products, high * products).sum() / norm.clamp_min(torch.finfo(torch.float64).tiny)
-    return Interval(least.clamp(0, norm), norm)

@@ -15,8 +15,8 @@ two saves at the same time remove each other's files. A run on secret streams is
 """
 
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,18 +26,17 @@ from torch import Tensor
 from dpnotes.methods import checkpoint
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
-from dpnotes.util.lineage import Lineage
 from dpnotes.util.processes import agree
+from dpnotes.util.states import flatten, restore
 
 State = TypeVar("State")
-_OF_CLIENTS = {"memory", "meter", "stopped"}  # the parts of an `oracles.clients.ClientsState`
 
 
 @dataclass(frozen=True)
 class _Server:
-    """The content of the server's file; `number` `(1,)` int64 identifies the checkpoint."""
+    """The content of the server's file: its tensors, and `number` `(1,)` int64, which identifies the checkpoint."""
 
-    state: Any
+    tensors: dict[str, Tensor]
     number: Tensor
 
 
@@ -84,13 +83,15 @@ def save(folder: Path, state: Any, oracle: Any, streams: Streams, settings: Mapp
             "messages sent after this checkpoint are counted."
         )
     about, own = _about(blocks, settings), blocks.clients(processes.rank)
+    on_server, of_clients = _parts(state)
     number = processes.gather_json(secrets.randbits(62))[0]
     for place, client in enumerate(own):
-        part, of_client = _client_part(state, place), about | {"client": client, "checkpoint": number}
+        part, of_client = _of_one(of_clients, place), about | {"client": client, "checkpoint": number}
         checkpoint.write(_path(folder, client, number), part, streams, of_client)
     processes.gather_json("clients")
     if processes.rank == 0:
-        server = _Server(_server_part(state), torch.tensor([number]))
+        # Copies, not views: torch.save would store the whole tensor behind a view.
+        server = _Server({name: tensor.clone() for name, tensor in on_server.items()}, torch.tensor([number]))
         checkpoint.write(folder / "server.pt", server, streams, about)
     processes.gather_json("server")
     for client in own:
@@ -126,7 +127,8 @@ def resume(
     """
     blocks, processes = _clients_of(oracle)
     about = _about(blocks, settings)
-    like = _Server(_server_part(template), torch.tensor([0]))
+    on_server, of_clients = _parts(template)
+    like = _Server(on_server, torch.tensor([0]))
     server, found = checkpoint.resume(folder / "server.pt", like, streams, about)
     number = int(server.number)
     agree(processes, {"checkpoint": number})
@@ -134,7 +136,7 @@ def resume(
     for place, client in enumerate(blocks.clients(processes.rank)):
         path, of_client = _path(folder, client, number), about | {"client": client, "checkpoint": number}
         try:
-            part, _ = checkpoint.resume(path, _client_part(template, place), streams, of_client)
+            part, _ = checkpoint.resume(path, _of_one(of_clients, place), streams, of_client)
         except (ValueError, OSError) as error:
             problem = f"Expected client {client} to have its file of this checkpoint: {error}"
             break
@@ -142,7 +144,8 @@ def resume(
     for each in processes.gather_json(problem):
         if each:
             raise ValueError(each)
-    whole: Any = _walk(lambda whole, *_: whole, lambda _, *own: torch.cat(own, 1), server.state, *parts)
+    joined = {name: torch.cat([part[name] for part in parts], 1) for name in of_clients}
+    whole: Any = restore(template, server.tensors | joined)
     return replace(whole, oracle=oracle.resumed(whole.oracle)) if found.secret else whole, found
 
 
@@ -156,32 +159,18 @@ def _about(blocks: Any, settings: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"num_clients": blocks.num_clients, "block": blocks.size, "settings": dict(settings or {})}
 
 
+def _parts(state: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The tensors of the server, and those of clients: memory and meter beside `stopped`, as in a `ClientsState`."""
+    tensors = flatten(state)
+    places = [name.removesuffix("stopped") for name in tensors if name.rpartition(".")[2] == "stopped"]
+    own = tuple(f"{place}{part}" for place in places for part in ("memory", "meter"))
+    of_clients = {name: tensor for name, tensor in tensors.items() if name.startswith(own)}
+    return {name: tensor for name, tensor in tensors.items() if name not in of_clients}, of_clients
+
+
+def _of_one(of_clients: dict[str, Tensor], place: int) -> dict[str, Tensor]:
+    return {name: tensor[:, place : place + 1].clone() for name, tensor in of_clients.items()}
+
+
 def _path(folder: Path, client: int, number: int) -> Path:
     return folder / f"client-{client}.{number:016x}.pt"
-
-
-# Copies, not views: torch.save would store the whole tensor behind a view.
-def _server_part(state: State) -> State:
-    return _walk(lambda own: own.clone(), lambda other: other[:, :0].clone(), state)
-
-
-def _client_part(state: State, place: int) -> State:
-    return _walk(lambda other: other[:0].clone(), lambda own: own[:, place : place + 1].clone(), state)
-
-
-def _walk(
-    on_server: Callable[..., Tensor], on_clients: Callable[..., Tensor], *states: State, of_clients: bool = False
-) -> State:
-    """Like `states.map_state`, with one function for the server's tensors and one for those with a clients axis."""
-    first: Any = states[0]
-    if isinstance(first, Tensor):
-        return (on_clients if of_clients else on_server)(*states)  # type: ignore[return-value]
-    if isinstance(first, Lineage):
-        return first  # type: ignore[return-value]
-    names = {f.name for f in fields(first)}
-    found = {}
-    for name in names:
-        inside = of_clients or names == _OF_CLIENTS and name != "stopped"
-        parts = [getattr(state, name) for state in states]
-        found[name] = _walk(on_server, on_clients, *parts, of_clients=inside)
-    return replace(first, **found)

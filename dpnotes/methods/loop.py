@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypedDict
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
@@ -14,16 +14,6 @@ from dpnotes.util.states import map_state
 
 _STEPS_A_LOOK = 16
 Observer = Callable[[Tensor, Any, Estimate], None]
-
-
-class AccountedOracle(Oracle, Protocol):
-    """An oracle that computes the guarantee of its releases, as every `ReleasingOracle` does."""
-
-    def guarantee(
-        self, state: Any, delta: float, streams: Streams, *, not_covered: tuple[str, ...] = ()
-    ) -> tuple[Guarantee, ...]:
-        """The guarantee of each run, for all its releases."""
-        ...
 
 
 class RunOptions(TypedDict, total=False):
@@ -61,7 +51,7 @@ class Runs:
 
 def run(
     method: Method,
-    oracle: AccountedOracle,
+    oracle: Any,
     x: Tensor,
     streams: Streams,
     *,
@@ -74,7 +64,8 @@ def run(
 
     Args:
       method: the method that moves the iterate.
-      oracle: the source of the gradients, for as many runs as the points have rows.
+      oracle: the source of the gradients, for as many runs as the points have rows; it computes the `guarantee` of its
+        releases, as every `ReleasingOracle` does.
       x: `(runs, dim)`, initial points, chosen without looking at the data.
       streams: one key per run. Runs with the same key share their noise, and may not both be published.
       delta: in (0, 1), for the guarantees.

@@ -1,7 +1,7 @@
 """The common parts of a method's step: the estimate, the move and the new status of each run."""
 
 from dataclasses import fields
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,17 +12,6 @@ from dpnotes.util.per_run import rows
 from dpnotes.util.states import finite
 
 Settings = TypeVar("Settings")
-
-
-class Moving(Protocol):
-    """The fields of every method's state: points `(runs, dim)`, a `Status` per run, and the oracle's state."""
-
-    @property
-    def x(self) -> Tensor: ...  # noqa: D102
-    @property
-    def status(self) -> Tensor: ...  # noqa: D102
-    @property
-    def oracle(self) -> Any: ...  # noqa: D102
 
 
 def settings_of(method: object, kind: type[Settings], x: Tensor, whole: tuple[str, ...] = ()) -> Settings:
@@ -42,8 +31,13 @@ def settings_of(method: object, kind: type[Settings], x: Tensor, whole: tuple[st
     return kind(**{name: rows(getattr(method, name), x, kinds[name]) for name in names})
 
 
-def ask(state: Moving, oracle: Oracle, streams: Streams) -> tuple[Any, Estimate, Tensor]:
+def ask(state: Any, oracle: Oracle, streams: Streams) -> tuple[Any, Estimate, Tensor]:
     """Ask for an estimate in the runs whose status is OK.
+
+    Args:
+      state: of a method: it has points `x` `(runs, dim)`, a `status` per run, and the state of the `oracle`.
+      oracle: the source of the estimate.
+      streams: one key per run.
 
     Returns:
       The oracle's state (complete: an oracle keeps the rows of the runs that it did not answer), the estimate, and
@@ -54,7 +48,7 @@ def ask(state: Moving, oracle: Oracle, streams: Streams) -> tuple[Any, Estimate,
     return oracle_state, estimate, running & (estimate.status == Status.OK)
 
 
-def arrive(state: Moving, estimate: Estimate, moves: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+def arrive(state: Any, estimate: Estimate, moves: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """Move to the points `x`, unless they are not finite.
 
     Returns:

@@ -4,6 +4,8 @@ An `Explorer` computes data from the values of its controls, draws them on one p
 picture in words. It is redrawn by writing traits from `observe`, never through an output area, so it neither flickers
 nor moves, it works wherever ipywidgets do, and a test drives it without a browser: set `.value` of a control, then read
 `.data`. A reader without a kernel sees the picture as it was stored.
+
+Notebooks write one by `@explore(...)` over the function that computes, with `.draws` and `.says` beside it.
 """
 
 import asyncio
@@ -21,6 +23,7 @@ Data = Mapping[str, Any]
 WAITING = "The picture appears when you press “{button}”."
 CHANGED = "The picture follows when you press “{button}”."
 KEPT = "The picture still shows the last settings that worked."
+UNDRAWN = "There is no picture yet: give this widget both .draws and .says."
 STILL = "(A still: run the cell for its controls.)"
 SETTLED = 0.5  # seconds without a change after which the picture is kept for the file
 
@@ -34,8 +37,10 @@ class Explorer:
     Args:
       controls: argument name of `compute` to the control that gives its value, in the order shown.
       compute: maps keyword arguments to data, quick (under 0.2 s) unless there is a `button`.
-      draw: `draw(data, *axes)`, one axes a panel, whose last curves were removed; uses `plots`.
-      describe: maps data to a description of the picture; HTML, and mathematics between dollar signs.
+      draw: `draw(data, *axes)`, one axes a panel, whose last curves were removed; uses `plots`. May be given later, by
+        `draws`.
+      describe: maps data to a description of the picture; HTML, and mathematics between dollar signs. May be given
+        later, by `says`; until both are there, data are computed and nothing is drawn.
       widths: relative widths of the panels.
       size: width and height in inches, at 100 pixels an inch.
       heading: the text above the controls; HTML, and mathematics between dollar signs.
@@ -67,8 +72,8 @@ class Explorer:
         self,
         controls: Mapping[str, Any],
         compute: Callable[..., Data],
-        draw: Callable[..., Any],
-        describe: Callable[[Any], str],
+        draw: Callable[..., Any] | None = None,
+        describe: Callable[[Any], str] | None = None,
         widths: Sequence[float] = (1,),
         size: tuple[float, float] = (7.2, 3.6),
         heading: str = "",
@@ -115,6 +120,25 @@ class Explorer:
         else:
             self.run()
 
+    def __call__(self, **values: Any) -> Data:
+        """The data at other values than those of the controls; nothing is drawn."""
+        return self._compute(**values)
+
+    def draws(self, draw: Callable[..., Any]) -> "Explorer":
+        """Draw with this function from now on; returns the explorer, so that it decorates a function of its name."""
+        self._draw = draw
+        return self._show_now()
+
+    def says(self, describe: Callable[[Any], str]) -> "Explorer":
+        """Describe the picture with this function from now on; returns the explorer, as `draws` does."""
+        self._describe = describe
+        return self._show_now()
+
+    def _show_now(self) -> "Explorer":
+        if self.data is not None:
+            self._show(self.data)
+        return self
+
     def run(self) -> None:
         """Compute and draw for the controls' values; with a button, controls are disabled during the computation."""
         if self.run_button is None:
@@ -145,8 +169,15 @@ class Explorer:
         except Exception as error:
             self._refuse(f"{type(error).__name__}: {error}")
             raise
+        self._show(data)
+
+    def _show(self, data: Data) -> None:
+        """Show the data; before `draws` and `says`, only keep them."""
+        if self._draw is None or self._describe is None:
+            self.data, self.error, self.readout.value = data, None, UNDRAWN
+            return
         try:
-            picture, words = self._picture(data), markup.wrapped(self._describe(data))
+            picture, words = self._picture(data, self._draw), markup.wrapped(self._describe(data))
         except Exception as error:
             self._refuse(f"{type(error).__name__}: {error}")
             raise
@@ -167,12 +198,12 @@ class Explorer:
         for model_id in self._views:
             saving.keep_last(model_id, self._repr_html_())
 
-    def _picture(self, data: Data) -> bytes:
+    def _picture(self, data: Data, draw: Callable[..., Any]) -> bytes:
         for text in [*self.figure.texts]:
             text.remove()
         for axes in self.axes:
             plots.wipe(axes)
-        self._draw(data, *self.axes)
+        draw(data, *self.axes)
         if not self._laid_out:
             plots.make_room(self.figure)
         picture = plots.png(self.figure)
@@ -202,8 +233,54 @@ class Explorer:
     def _repr_html_(self) -> str:
         if self.data is None and self._still:
             return self._still
+        if not self.png:
+            return f"<p>{self.readout.value}</p>"
         picture = plots.shown(self.figure, plots.for_storing(self.png), self.readout.value)
         return f"<figure>{picture}<figcaption>{self.readout.value} <em>{STILL}</em></figcaption></figure>"
+
+
+def explore(
+    *,
+    widths: Sequence[float] = (1,),
+    size: tuple[float, float] = (7.2, 3.6),
+    heading: str = "",
+    button: str | None = None,
+    columns: int = 1,
+    still: str = "",
+    **controls: Any,
+) -> Callable[[Callable[..., Data]], Explorer]:
+    """The decorator that makes an `Explorer` of the function that computes.
+
+    The functions that draw and describe stand below it and have its name, like the setter of a property, so that a
+    notebook binds one name for a widget and its cells run in any order.
+
+    Args:
+      widths: as for `Explorer`, as are the other options.
+      size: likewise.
+      heading: likewise.
+      button: likewise.
+      columns: likewise.
+      still: likewise.
+      controls: argument name of the function to the control that gives its value, in the order shown.
+
+    >>> @explore(side=slider("side length", 1, 9, value=3))
+    ... def square(side):
+    ...     return {"area": side**2}
+    >>> @square.draws
+    ... def square(data, axes):
+    ...     axes.bar(["area"], [data["area"]])
+    >>> @square.says
+    ... def square(data):
+    ...     return f"The area is {data['area']}."
+    >>> square.controls["side"].value = 4
+    >>> square, square.readout.value, square(side=5)
+    (Explorer(side), 'The area is 16.', {'area': 25})
+    """
+
+    def made(compute: Callable[..., Data]) -> Explorer:
+        return Explorer(controls, compute, None, None, widths, size, heading, button, columns, still)
+
+    return made
 
 
 class OneOf:

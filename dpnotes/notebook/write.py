@@ -144,8 +144,8 @@ def violations(text: str) -> Iterator[str]:
         if cell.cell_type == "code":
             for reason in _cell_violations(cell):
                 yield f"cell {number}: {reason}"
-            for name in re.findall(r"^(?:def|class) (\w+)", cell.source, re.MULTILINE):
-                if (first := bound.setdefault(name, number)) != number:
+            for widget, name in re.findall(r"^(@\w+\.(?:draws|says)\n)?(?:def|class) (\w+)", cell.source, re.MULTILINE):
+                if not widget and (first := bound.setdefault(name, number)) != number:
                     yield f"cell {number}: defines {name}, as cell {first} does, which then fails when it runs again"
     if text != to_text(notebook):
         yield "is not as python -m dpnotes.notebook.write writes it"

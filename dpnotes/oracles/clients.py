@@ -18,7 +18,7 @@ from torch import Tensor
 from dpnotes.core import Estimate, Guarantee, Price, Status
 from dpnotes.guarantees import FRESH, WHOLE, Assumption, as_json, from_json, rest_of
 from dpnotes.oracles.blocks import Blocks
-from dpnotes.oracles.release import Meter, ReleasePlan, State, on_time
+from dpnotes.oracles.release import Meter, ReleasePlan, State, check_asked, on_time
 from dpnotes.privacy.sums import SumState
 from dpnotes.random.streams import Streams
 from dpnotes.util import files, per_run, validate
@@ -40,11 +40,6 @@ class ClientsState(State):
     """
 
     stopped: Tensor
-
-
-@dataclass(frozen=True)
-class _Elsewhere:
-    """A placeholder for the lineage where rows are clients, since the lineage is that of the runs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,18 +156,17 @@ class Clients:
 
     def _unfolded(self, state: ClientsState) -> list[State]:
         """The states of the blocks, with new lineages: the lineage of the runs prevents repeated releases."""
-        whole, start, states = State(state.memory, replace(state.meter, lineage=_Elsewhere())), 0, []  # type: ignore[arg-type]
+        whole, start, states = State(state.memory, state.meter), 0, []
         for members in self.blocks.members:
             own = slice(start, start := start + len(members))
-            rows = map_state(lambda t, own=own: t[:, own].flatten(0, 1).contiguous(), whole)
             lineage = Lineage.of(self.num_runs * len(members), state.stopped.device)
-            states.append(replace(rows, meter=replace(rows.meter, lineage=lineage)))
+            rows = map_state(lambda t, own=own: t[:, own].flatten(0, 1).contiguous(), whole, lineage=lineage)
+            states.append(rows)
         return states
 
     def _folded(self, states: list[State], lineage: Lineage, stopped: Tensor) -> ClientsState:
-        parts = [replace(state, meter=replace(state.meter, lineage=_Elsewhere())) for state in states]  # type: ignore[arg-type]
-        whole = map_state(lambda *rows: self._by_client([*rows]), *parts)
-        return ClientsState(whole.memory, replace(whole.meter, lineage=lineage), stopped)
+        whole = map_state(lambda *rows: self._by_client([*rows]), *states, lineage=lineage)
+        return ClientsState(whole.memory, whole.meter, stopped)
 
     @cached_property
     def _remembered(self) -> dict[str, Any]:
@@ -221,12 +215,7 @@ class Clients:
 
     def plan(self, state: ClientsState, x: Tensor, active: Tensor) -> ClientsPlan:
         """The plan of an estimate at `x`: its cost and the refused runs; arguments and errors as `estimate`."""
-        validate.instance(Tensor, active=active)
-        if x.dim() != 2 or len(x) != self.num_runs or active.dtype != torch.bool or active.shape != (self.num_runs,):
-            raise ValueError(
-                f"Expected x of shape {tuple(x.shape)} and active of shape {tuple(active.shape)}, {active.dtype} to be "
-                f"({self.num_runs}, dim) and ({self.num_runs},) bool."
-            )
+        check_asked(x, active, self.num_runs)
         active = on_time(state.meter.lineage.late(state.meter.calls[:, 0], active), active)
         given = zip(self.oracles, self._unfolded(state), self._rows(x), self._rows(active), strict=True)
         parts = [oracle.plan(*each) for oracle, *each in given]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,29 +18,6 @@ from dpnotes.util.precision import flushed
 from dpnotes.util.validate import AtLeastZero, checked
 
 _PURPOSE = "minibatch: examples"
-
-
-@runtime_checkable
-class Augmentable(Protocol):
-    """A problem with random augmentation of examples, by draws that are a function of (run, call, example)."""
-
-    def augmented(self, streams: Streams, calls: Tensor) -> Problem:
-        """The problem with augmented examples; `calls` are `(runs,)`."""
-        ...
-
-
-@runtime_checkable
-class Drawing(Protocol):
-    """A problem whose passes may need random draws, which are a function of (run, call, example): dropout masks."""
-
-    @property
-    def draws(self) -> bool:
-        """Return whether a pass needs them."""
-        ...
-
-    def drawing(self, streams: Streams, calls: Tensor) -> Problem:
-        """The problem with the draws of a step; `calls` are `(runs,)`."""
-        ...
 
 
 @checked
@@ -72,7 +49,8 @@ class MinibatchGradient(ReleasingOracle):
     weighted sum.
 
     Args:
-      problem: the problem to minimise.
+      problem: the problem to minimise. If its `draws` is true, its passes need random draws, such as dropout masks:
+        `drawing(streams, calls)` is the problem with the draws of a step, functions of (run, call, example).
       sampling: `core.WHOLE`, `Sampling.fixed_size` (replace-one) or `Sampling.poisson` (add-or-remove, zero-out).
       noise_std: `(runs,)` float64, at least 0, in the units of a gradient: standard deviation of the noise on each
         coordinate of the mean. 0 needs the mechanism `Exact`.
@@ -84,7 +62,7 @@ class MinibatchGradient(ReleasingOracle):
         assumed.
       check: an unclipped run compares its batch's norms with C every `check` steps; 0: never. In between only the mean
         is compared, at no cost: a mean longer than C shows that some gradient is longer.
-      augment: whether the problem's `augmented` examples are used.
+      augment: whether the problem with changed examples, `augmented(streams, calls)`, is used.
       divisor: the public number by which the sum over the batch is divided; None: the size of the batch, for a Poisson
         batch the expected size `rate * num_examples`. Required under add-or-remove-one, where the number of examples is
         private.
@@ -93,7 +71,8 @@ class MinibatchGradient(ReleasingOracle):
     Raises:
       CombinationError: if no accountant supports this sampling under this relation.
       ValueError: for a fresh sampling, another number of examples than the sampling's, a number outside its domain, a
-        missing divisor, or a problem that cannot be augmented.
+        missing divisor.
+      TypeError: for a problem that lacks `augmented` and needs it.
 
     Example:
       >>> from dpnotes.problems.quadratics import Quadratic
@@ -130,8 +109,8 @@ class MinibatchGradient(ReleasingOracle):
             )
         if self.divisor is None and self.relation == Relation.ADD_OR_REMOVE:
             raise ValueError("Expected a divisor under add-or-remove-one: the number of examples is secret there.")
-        if self.augment and not isinstance(self.problem, Augmentable):
-            raise ValueError(f"Expected problem={type(self.problem).__name__} to have `augmented` for augment=True.")
+        if self.augment:
+            validate.provides("augmented", problem=self.problem)
         _ = self.releases
 
     @cached_property
@@ -158,10 +137,10 @@ class MinibatchGradient(ReleasingOracle):
         """The mean gradient of the batch that this call draws, clipped or compared with the bound."""
         x, calls, divisor = plan.x, plan.state.meter.calls, plan.asks[0].bound.divisor
         sample = draw(self.sampling, self.problem.num_examples, streams, _PURPOSE, calls)
-        problem = self.problem
-        if isinstance(problem, Drawing) and problem.draws:
+        problem: Any = self.problem
+        if getattr(problem, "draws", False):
             problem = problem.drawing(streams, calls)
-        if self.augment and isinstance(problem, Augmentable):
+        if self.augment:
             problem = problem.augmented(streams, calls)
         gradients = problem.gradients(x, sample.examples)
         if self.clipped:

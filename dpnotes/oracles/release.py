@@ -22,20 +22,10 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
-from dpnotes.core import Estimate, Mechanism, Price, Request, Sensitive, Status
-from dpnotes.guarantees import (
-    FRESH,
-    OVERSPENT,
-    STATISTICS_WITHOUT_NOISE,
-    Assumption,
-    Basis,
-    Guarantee,
-    Relation,
-    Sampling,
-    bound_was_checked,
-)
+from dpnotes.core import FRESH, Assumption, Estimate, Guarantee, Mechanism, Price, Request, Sensitive, Status
+from dpnotes.guarantees import OVERSPENT, STATISTICS_WITHOUT_NOISE, Basis, Relation, Sampling, bound_was_checked
 from dpnotes.oracles.asks import Answer, Ask, Bound
-from dpnotes.privacy.accounting import Accountant, account, assumptions_of
+from dpnotes.privacy.accounting import account, assumptions_of
 from dpnotes.privacy.events import LEAST_NOISE, Event
 from dpnotes.privacy.filter import Filter, Spent
 from dpnotes.privacy.mechanisms import is_exact, says_gaussian
@@ -95,6 +85,17 @@ def on_time(late: Tensor | None, asked: Tensor) -> Tensor:
     error = ValueError("Expected state to have released nothing yet: go on from the one that its release returned.")
     checks.require(~late, lambda: error)
     return asked & ~late
+
+
+def check_asked(x: Tensor, active: Tensor, runs: int) -> None:
+    """Refuse points that are not `(runs, dim)`, or an `active` that is not `(runs,)` bool."""
+    if x.dim() != 2 or len(x) != runs:
+        raise ValueError(f"Expected x of shape {tuple(x.shape)} to be ({runs}, dim), a row a run.")
+    if x.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"Expected x of {x.dtype} to be float32 or float64, in which sensitivities hold.")
+    validate.instance(Tensor, active=active)
+    if active.dtype != torch.bool or active.shape != (runs,):
+        raise ValueError(f"Expected active of shape {tuple(active.shape)}, {active.dtype} to be ({runs},) bool.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -380,9 +381,11 @@ class Releases:
           claimed; of any pair of others the sum of their costs in zCDP is what is known.
 
         Raises:
-          ValueError: as `ReleasePlan.check`, if the state's run has released since or a price is above the planned
-            cost (on a device see `dpnotes.util.checks`), and as the mechanisms.
+          ValueError: as `ReleasePlan.check`, if there is not one answer to each ask, the state's run has released since
+            or a price is above the planned cost (on a device see `dpnotes.util.checks`), and as the mechanisms.
         """
+        if len(answers) != len(plan.asks):
+            raise ValueError(f"Expected num_answers={len(answers)} to be {len(plan.asks)}, one to each ask.")
         plan.close(self)
         meter, noise, values, prices = plan.state.meter, plan.state.memory.noise, [], []
         calls, late = meter.lineage.advance(meter.calls, plan.granted)
@@ -482,14 +485,7 @@ class ReleasingOracle(Protocol):
 
     def plan(self, state: State, x: Tensor, active: Tensor) -> ReleasePlan:
         """The cost of an estimate at `x`, and the runs that are refused it; arguments and errors as `estimate`."""
-        runs = len(self.releases.budget)
-        if x.dim() != 2 or len(x) != runs:
-            raise ValueError(f"Expected x of shape {tuple(x.shape)} to be ({runs}, dim), a row a run.")
-        if x.dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"Expected x of {x.dtype} to be float32 or float64, in which sensitivities hold.")
-        validate.instance(Tensor, active=active)
-        if active.dtype != torch.bool or active.shape != (runs,):
-            raise ValueError(f"Expected active of shape {tuple(active.shape)}, {active.dtype} to be ({runs},) bool.")
+        check_asked(x, active, len(self.releases.budget))
         return self.releases.plan(state, x, self.ask(state, x), active)
 
     def release(self, plan: ReleasePlan, streams: Streams) -> tuple[State, Estimate]:
@@ -533,13 +529,7 @@ class ReleasingOracle(Protocol):
         return self.releases.events(run)
 
     def guarantee(
-        self,
-        state: State,
-        delta: float,
-        streams: Streams,
-        *,
-        not_covered: tuple[str, ...] = (),
-        accountant: Accountant | None = None,
+        self, state: State, delta: float, streams: Streams, *, not_covered: tuple[str, ...] = ()
     ) -> tuple[Guarantee, ...]:
         """The guarantee of each run for all its releases, whenever it stopped.
 
@@ -548,7 +538,6 @@ class ReleasingOracle(Protocol):
           delta: in (0, 1).
           streams: the runs' randomness; whether it is a secret, and whether runs share it, is part of the claim.
           not_covered: what else depends on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
-          accountant: as `privacy.accounting.account`.
 
         Returns:
           One a run. A run that saw a bound exceeded, or spent more than the terms of this oracle allow, claims nothing
@@ -570,7 +559,7 @@ class ReleasingOracle(Protocol):
             if bool(meter.spent[run] > releases.budget[run] * (1 + releases.tolerance)):
                 rests = (*rests, OVERSPENT)
             if releases.accountable(run):
-                claims.append(account(releases.events(run), delta, accountant, assumptions=rests, not_covered=left))
+                claims.append(account(releases.events(run), delta, assumptions=rests, not_covered=left))
             else:
                 how = "no noise" if budget == float("inf") else "less noise than an accountant knows"
                 claims.append(Guarantee(float("inf"), delta, releases.relation, how, rests, left))

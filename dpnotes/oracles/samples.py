@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -132,15 +132,6 @@ class VirtualSamples:
 
 
 # ---------------------------------------------------------------- data sets
-@runtime_checkable
-class Subtractable(Protocol):
-    """Gradients of examples from which the gradients at another point can be subtracted in factored form."""
-
-    def minus(self, other: ExampleGradients) -> ExampleGradients:
-        """The differences `grad f_i(x) - grad f_i(y)` of the same examples, where `other` holds those at y."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class WrittenOut:
     """Gradients of examples in dense form, `(runs, examples, dim)`."""
@@ -201,12 +192,12 @@ class DataSetBatch:
     def difference(self, x: Tensor, previous: Tensor, bound: Tensor) -> Tensor:
         """The mean of the differences, each no longer than `bound`, `(runs, dim)`.
 
-        Where gradients cannot be subtracted in factored form, they are stored in dense form, with `dim` numbers each.
+        Gradients without `minus`, a difference in factored form, are stored in dense form, with `dim` numbers each.
         """
         one = self.start[:, None].clamp_max(self.problem.num_examples - 1)
         gradients: Any = self.problem.gradients
         at_once = self.examples_at_once
-        if not isinstance(gradients(x, one), Subtractable):
+        if not hasattr(gradients(x, one), "minus"):
             gradients, at_once = self._written_out, max(1, min(at_once, _WRITTEN_OUT // x.numel()))
         return self.mean(lambda which, _: gradients(x, which).minus(gradients(previous, which)), bound, at_once)
 

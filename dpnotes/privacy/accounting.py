@@ -26,26 +26,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from dpnotes.core import Ledger
-from dpnotes.guarantees import (
-    FRESH,
-    Assumption,
-    CombinationError,
-    Guarantee,
-    Noise,
-    Relation,
-    Scheme,
-    assumptions_of_runs,
-)
+from dpnotes.core import FRESH, Assumption, Guarantee, Ledger, Relation
+from dpnotes.guarantees import CombinationError, Noise, Scheme, assumptions_of_runs
 from dpnotes.privacy import pld
-from dpnotes.privacy.events import (
-    LEAST_NOISE,
-    Event,
-    clipped_sensitivity,
-    events_of,
-    merged,
-    to_dp_event,
-)
+from dpnotes.privacy.events import Event, clipped_sensitivity, events_of, merged, to_dp_event
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.validate import NonNegative, Positive, Probability, checked
@@ -418,50 +402,6 @@ def log_moment(order: float, noise_multiplier: float, rate: float) -> float:
         values = log_integrand(places[..., None] + width * (nodes + 1) / 2)
     log_sum = float(logsumexp(values, b=width / 2 * weights)) - 0.5 * math.log(2 * math.pi)
     return float(np.logaddexp(0.0, log_sum))
-
-
-def guarantee(
-    rho: float,
-    delta: float,
-    relation: Relation,
-    *,
-    gaussian_noise: bool,
-    assumptions: tuple[Assumption, ...] = (),
-    not_covered: tuple[str, ...] = (),
-) -> Guarantee:
-    """The guarantee of a run of releases whose total cost cannot exceed `rho`.
-
-    `rho` is the budget declared before the run, not the amount that a run happened to spend: stopping early may depend
-    on the data. If the run chooses its noise, the costs compose under the filter that bounds their sum
-    (Feldman and Zrnic 2021, arXiv:2008.11193, for every Renyi order at once; Smith and Thakurta 2022, arXiv:2210.17520,
-    for Gaussian noise, with the exact conversion).
-
-    Args:
-      rho: the zCDP budget, at least 0 and finite.
-      delta: in (0, 1).
-      relation: the neighbouring relation for which the cost was computed.
-      gaussian_noise: whether all noise was Gaussian. For other noise, such as discrete or Laplace, only zCDP is known.
-      assumptions: the assumptions that the claim depends on.
-      not_covered: quantities that depend on the data and are not in rho.
-
-    Raises:
-      ValueError: outside these domains; a run that releases anything without noise has an infinite rho.
-      TypeError: if the relation or the flag has another type.
-
-    Example:
-      >>> print(guarantee(1.0, 1e-5, Relation.ZERO_OUT, gaussian_noise=True))
-      (6.573, 1e-05)-DP, zero-out-one, by exact Gaussian
-      >>> print(guarantee(1.0, 1e-5, Relation.ZERO_OUT, gaussian_noise=False))
-      (7.078, 1e-05)-DP, zero-out-one, by zCDP filter, tight conversion
-    """
-    validate.flag(gaussian_noise=gaussian_noise)
-    epsilon = rho_to_epsilon(rho, delta, "exact" if gaussian_noise else "tight")
-    name = "exact Gaussian" if gaussian_noise else "zCDP filter, tight conversion"
-    claim = Guarantee(epsilon, delta, relation, name, assumptions, not_covered)
-    level = (2 * rho) ** -0.5 if rho else math.inf
-    if not LEAST_NOISE <= level <= 1 / LEAST_NOISE:  # with more noise epsilon itself is negligible
-        return claim
-    return claim.with_events([Event(level, relation, noise="gaussian" if gaussian_noise else "zcdp")])
 
 
 def assumptions_of(streams: Streams, *, rounded_once: bool = False) -> tuple[Assumption, ...]:

@@ -13,7 +13,7 @@ affordable (Choquette-Choo et al. 2023, arXiv:2306.08153).
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from dpnotes.core import Price, Request
 from dpnotes.guarantees import FRESH, Noise, Sampling
 from dpnotes.privacy import tree
 from dpnotes.privacy.mechanisms import rounded_to_grid
-from dpnotes.privacy.sums import Layers, SumMechanism, SumState, check_shared
+from dpnotes.privacy.sums import SumMechanism, SumState, check_shared
 from dpnotes.random.streams import Streams
 from dpnotes.util import checks, validate
 from dpnotes.util.validate import AtLeastOne, checked
@@ -88,7 +88,7 @@ class BandedSquareRoot(SumMechanism):
         """Release the next term of the active runs; as `Tree.release`."""
         term = self.accept(state, request, streams)
         value, leaf, active = request.answer.value, term.leaf, term.active
-        past, end = Layers.to_list(state.layers)
+        past = state.layers
         drawn = streams.normal(self.purpose, request.call, value.shape[1])
         noise = drawn.mul_(term.noise_std[:, None])
         for k, (coefficient, old) in enumerate(zip(self._coefficients()[1:], past, strict=True), start=1):
@@ -100,7 +100,7 @@ class BandedSquareRoot(SumMechanism):
         reach = torch.cat([1 / term.multiplier[:, None], state.reach], dim=1)[:, : len(past)]
         if not checks.known_empty(~active):
             shifted = [torch.where(active[:, None], new, old) for new, old in zip(shifted, past, strict=True)]
-        return state.after(term, request, active, reach, Layers.of(shifted, end)), released, term.price
+        return state.after(term, request, active, reach, shifted), released, term.price
 
     def max_cost(self, noise_multiplier: float) -> float:
         """The largest zCDP that an example pays, that of the first term, when every example is in one term.
@@ -140,63 +140,16 @@ def _coefficients_on(num: int, device: torch.device) -> Tensor:
     return torch.tensor(_cached_coefficients(num), device=device)
 
 
-def factors(scheme: Scheme, num_steps: int, bandwidth: int | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The factors B and C with `B C = A`, dense lower triangular `(num_steps, num_steps)`; for tests and figures.
-
-    The rows of C are the quantities released with noise of unit variance, step by step, without redundant ones.
-
-    Args:
-      scheme: "terms" (C = I), "sums" (C = A), "tree", "optimal tree" (Honaker's combination), or "square root".
-      num_steps: T, at least 1; dense, so at most 4,096.
-      bandwidth: of the square root only; the whole if None.
-
-    Example:
-      >>> factors("tree", 3)[1]
-      array([[1., 0., 0.],
-             [1., 1., 0.],
-             [0., 0., 1.]])
-    """
-    from scipy import linalg
-
-    validate.one_of(SCHEMES, scheme=scheme)
-    validate.at_least(1, num_steps=num_steps)
-    validate.or_none(validate.at_least, 1, bandwidth=bandwidth)
-    if num_steps > 4096:
-        raise ValueError(f"Expected num_steps={num_steps} <= 4096: these matrices are dense.")
-    total = np.tril(np.ones((num_steps, num_steps)))
-    if scheme == "terms":
-        return total, np.eye(num_steps)
-    if scheme == "sums":
-        return np.eye(num_steps), total
-    encoder = np.zeros_like(total)
-    if scheme == "square root":
-        coefficients = square_root_coefficients(min(bandwidth or num_steps, num_steps))
-        column = np.zeros(num_steps)
-        column[: len(coefficients)] = coefficients
-        encoder = np.tril(linalg.toeplitz(column))
-    else:
-        combine, own = tree._weights(int(num_steps).bit_length(), scheme == "optimal tree")
-        for leaf in range(1, num_steps + 1):
-            level = (leaf & -leaf).bit_length() - 1
-            encoder[leaf - 1, leaf - 1] = 1 / own[level]
-            end = leaf - 1
-            for low in range(level):  # the live blocks that end before this leaf, the smallest last
-                encoder[leaf - 1, end - 2**low : end] = (1 - combine[level][low]) / own[level]
-                end -= 2**low
-    return linalg.solve_triangular(encoder, total.T, trans="T", lower=True).T, encoder
-
-
 @checked
-def noise_of_sums(scheme: Scheme, num_steps: AtLeastOne, bandwidth: AtLeastOne | None = None) -> NDArray[np.float64]:
+def noise_of_sums(scheme: Scheme, num_steps: AtLeastOne) -> NDArray[np.float64]:
     """The noise of each running sum if the total cost is that of one Gaussian release with multiplier 1.
 
     It is a standard deviation in units of a term's sensitivity, for examples in one term each. The closed form allows
     a million steps.
 
     Args:
-      scheme: as `factors`.
+      scheme: "terms" (C = I), "sums" (C = A), "tree", "optimal tree" (Honaker's combination), or "square root".
       num_steps: T, at least 1.
-      bandwidth: of the square root only; the whole if None.
 
     Returns:
       `(num_steps,)`: the norms of the rows of B times the largest column norm of C.
@@ -211,14 +164,8 @@ def noise_of_sums(scheme: Scheme, num_steps: AtLeastOne, bandwidth: AtLeastOne |
     if scheme == "sums":
         return np.full(num_steps, np.sqrt(num_steps))
     if scheme == "square root":
-        from scipy.signal import lfilter
-
-        coefficients = square_root_coefficients(min(bandwidth or num_steps, num_steps))
-        if len(coefficients) == num_steps:
-            decoder = coefficients  # B = C
-        else:
-            decoder = lfilter([1.0], np.convolve(coefficients, [1.0, -1.0]), np.eye(1, num_steps)[0])
-        return np.sqrt(np.cumsum(decoder**2) * np.sum(coefficients**2))
+        coefficients = square_root_coefficients(num_steps)  # of both factors
+        return np.sqrt(np.cumsum(coefficients**2) * np.sum(coefficients**2))
     levels = int(num_steps).bit_length()
     optimal = scheme == "optimal tree"
     variance = np.zeros(num_steps)

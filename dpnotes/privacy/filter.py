@@ -64,7 +64,7 @@ class Filter:
       >>> watch = Filter(torch.tensor([1.0], dtype=torch.float64))
       >>> spent, cost = watch.init(), torch.tensor([0.6], dtype=torch.float64)
       >>> granted, spent = watch.grant(spent, cost, torch.tensor([True]))
-      >>> granted, spent.total, watch.affords(spent, cost)
+      >>> granted, spent.total, watch.grant(spent, cost, granted)[0]
       (tensor([True]), tensor([0.6000], dtype=torch.float64), tensor([False]))
     """
 
@@ -87,13 +87,6 @@ class Filter:
     @cached_property
     def _limit(self) -> Tensor:
         return self.budget * (1 + self.tolerance)
-
-    def affords(self, spent: Spent, cost: Tensor, sampling: Sampling = WHOLE) -> Tensor:
-        """Return whether the remaining budget covers a release of this zCDP cost, `(runs,)`, as `(runs,)` bool.
-
-        A cost that is negative or NaN is never covered, not even by an infinite budget: no release returns budget.
-        """
-        return self.grant(spent, cost, torch.ones_like(cost, dtype=torch.bool), sampling)[0]
 
     def grant(self, spent: Spent, cost: Tensor, asked: Tensor, sampling: Sampling = WHOLE) -> tuple[Tensor, Spent]:
         """Grant a release of this zCDP cost to the runs that ask for it and can afford it, and count the cost.

@@ -4,8 +4,9 @@ The number of terms of a sum is bounded beforehand. The noise of its terms is co
 depends on its number and on the terms before it; a term that its sum's price does not cover is refused.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -15,34 +16,6 @@ from dpnotes.guarantees import FRESH, WHOLE, CombinationError, Sampling
 from dpnotes.privacy.mechanisms import check_release, price_of
 from dpnotes.random.streams import Streams
 from dpnotes.util import checks
-
-
-@dataclass(frozen=True)
-class Layers:
-    """A linked list of `(runs, dim)` tensors as a state: the first tensor, and the rest (an empty tensor at the end).
-
-    The tensors are separate, so that a step replaces the one that changes and copies none of the others.
-    """
-
-    first: Tensor
-    rest: Any
-
-    @staticmethod
-    def of(tensors: list[Tensor], end: Tensor) -> Any:
-        """The list of these tensors; `end` is an empty tensor with the leading runs axis."""
-        layers: Any = end
-        for tensor in reversed(tensors):
-            layers = Layers(tensor, layers)
-        return layers
-
-    @staticmethod
-    def to_list(layers: Any) -> tuple[list[Tensor], Tensor]:
-        """The list of the tensors, and the end."""
-        tensors = []
-        while isinstance(layers, Layers):
-            tensors.append(layers.first)
-            layers = layers.rest
-        return tensors, layers
 
 
 class Accepted(NamedTuple):
@@ -61,8 +34,9 @@ class SumState:
 
     `leaf` counts terms since the restart, `fresh` says whether their examples are fresh, `call` is the number of the
     last release, `noise_std` is the standard deviation of one draw, all `(runs,)`. `layers` holds noise that later
-    terms reuse, and `reach` `(runs, layers)` the sensitivity of the sums that this noise hides, in units of
-    `noise_std`. `leaf` determines which layers are in use; the others hold outdated values.
+    terms reuse, in tensors `(runs, dim)` of their own, so that a step replaces the one that changes and copies none of
+    the others; `reach` `(runs, layers)` is the sensitivity of the sums that this noise hides, in units of `noise_std`.
+    `leaf` determines which layers are in use; the others hold outdated values.
     """
 
     leaf: Tensor
@@ -70,16 +44,18 @@ class SumState:
     call: Tensor
     noise_std: Tensor
     reach: Tensor
-    layers: Any
+    layers: tuple[Tensor, ...]
 
     @staticmethod
-    def start(x: Tensor, layers: list[Tensor]) -> "SumState":
+    def start(x: Tensor, layers: Sequence[Tensor]) -> "SumState":
         """The state before the first term, for answers shaped like `x` `(runs, dim)`."""
         nothing = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-        reach, end = nothing.new_zeros(len(x), len(layers)), nothing.new_zeros(len(x), 0)
-        return SumState(nothing.long(), nothing.bool(), nothing.long() - 1, nothing, reach, Layers.of(layers, end))
+        reach = nothing.new_zeros(len(x), len(layers))
+        return SumState(nothing.long(), nothing.bool(), nothing.long() - 1, nothing, reach, tuple(layers))
 
-    def after(self, term: Accepted, request: Request, active: Tensor, reach: Tensor, layers: Any) -> "SumState":
+    def after(
+        self, term: Accepted, request: Request, active: Tensor, reach: Tensor, layers: Sequence[Tensor]
+    ) -> "SumState":
         """The state after a term that was released in the runs of `active`, with the new `reach` and `layers`."""
         return SumState(
             torch.where(active, term.leaf, self.leaf),
@@ -87,7 +63,7 @@ class SumState:
             torch.where(active, request.call, self.call),
             torch.where(active, term.noise_std, self.noise_std),
             torch.where(active[:, None], reach, self.reach),
-            layers,
+            tuple(layers),
         )
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from dpnotes.core import Price, Request
 from dpnotes.guarantees import FRESH, Noise, Sampling
 from dpnotes.privacy.mechanisms import rounded_to_grid
-from dpnotes.privacy.sums import Layers, SumMechanism, SumState, check_shared
+from dpnotes.privacy.sums import SumMechanism, SumState, check_shared
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.validate import AtLeastOne, checked
@@ -118,7 +118,7 @@ class Tree(SumMechanism):
         value, leaf, active = request.answer.value, term.leaf, term.active
         combine, own = _tables(self.levels, self.optimal, value.device)
         level = _level_of(leaf.clamp_max(self.max_leaves))  # a refused run may be past the last leaf
-        nodes, end = Layers.to_list(state.layers)
+        nodes = [*state.layers]
         scale = term.noise_std * own[level] if self.optimal else term.noise_std
         drawn = streams.normal(self.purpose, request.call, value.shape[1]).mul_(scale[:, None])
         released = drawn
@@ -147,7 +147,7 @@ class Tree(SumMechanism):
         each = torch.arange(self.levels, device=value.device)
         reach = 1 / term.multiplier + torch.where(each < level[:, None], state.reach, 0.0).sum(1)
         reach = torch.where(each == level[:, None], reach[:, None], state.reach)
-        return state.after(term, request, active, reach, Layers.of(nodes, end)), released, term.price
+        return state.after(term, request, active, reach, nodes), released, term.price
 
     def max_cost(self, noise_multiplier: float) -> float:
         """The largest zCDP that an example pays in a tree of fresh leaves, for a node's noise multiplier.

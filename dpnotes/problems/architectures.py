@@ -1,4 +1,4 @@
-"""The networks of the experiments: the ConvNet of Avdiukhin et al., ResNet-18, and a small smooth ConvNet."""
+"""The networks of the experiments: the ConvNet of Avdiukhin et al. and ResNet-18."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -113,42 +113,6 @@ def conv_net(
         nn.Flatten(),
         nn.Linear(2 * width, num_classes, bias=False),
         Scale(0.2),
-    )
-
-
-@checked
-def small_conv_net(
-    num_classes: AtLeastTwo = 10, *, in_channels: AtLeastOne = 1, width: AtLeastOne = 8, activation: Activation = "silu"
-) -> nn.Sequential:
-    """A ConvNet for tests and for experiments on a CPU: two convolutions, group normalisation, average pooling.
-
-    Smooth by default, so that its loss has a Hessian; no examples mix. For images of at least 4 x 4. With the defaults
-    it has 1,442 parameters.
-
-    Args:
-      num_classes: at least 2.
-      in_channels: channels of the images.
-      width: channels of the first convolution, at least 1; the second has twice as many.
-      activation: as in `conv_net`.
-
-    Raises:
-      ValueError: outside these domains.
-
-    Example:
-      >>> small_conv_net()(torch.zeros(5, 1, 8, 8)).shape
-      torch.Size([5, 10])
-    """
-    return nn.Sequential(
-        nn.Conv2d(in_channels, width, 3, padding=1, bias=False),
-        _group_norm(width),
-        _ACTIVATIONS[activation](),
-        nn.AvgPool2d(2),
-        nn.Conv2d(width, 2 * width, 3, padding=1, bias=False),
-        _group_norm(2 * width),
-        _ACTIVATIONS[activation](),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(2 * width, num_classes),
     )
 
 

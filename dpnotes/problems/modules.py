@@ -82,8 +82,8 @@ class ModuleProblem:
     Example:
       >>> module = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 3))
       >>> problem = ModuleProblem(module, torch.ones(6, 4), torch.tensor([0, 1, 2, 0, 1, 2]))
-      >>> problem.dim, problem.num_examples, problem.has_hessian
-      (67, 6, True)
+      >>> problem.dim, problem.num_examples, problem.kinks
+      (67, 6, [])
       >>> x = problem.initial(Streams.of("example", ["run 0", "run 1"]))
       >>> gradients = problem.gradients(x, torch.tensor([[0, 1], [4, 5]]))
       >>> gradients.norms().shape, gradients.weighted_sum(torch.full((2, 2), 1 / 2)).shape
@@ -183,14 +183,12 @@ class ModuleProblem:
         """Return whether an example's loss depends on its batch (batch normalisation): it then has no sensitivity."""
         return bool(self._batch_norms)
 
-    @property
-    def has_hessian(self) -> bool:
-        """Return whether the loss has a Hessian everywhere, without `kinks`: SOSP certificates need it."""
-        return not self.kinks
-
     @cached_property
     def kinks(self) -> list[str]:
-        """The functions in the loss that are not twice differentiable everywhere, by torch's names."""
+        """The functions in the loss that are not twice differentiable everywhere, by torch's names.
+
+        SOSP certificates need a loss without them.
+        """
         values = self._parameters.split(self._parameters.start.clone().requires_grad_())
         return kinks_of(self._loss_by(self._loss, *self._of_stand_ins(values)))
 

@@ -148,46 +148,6 @@ class RobustRegression(SharedExamples):
         values = _LINKS[self.link](torch.bmm(inputs, matrices))[0].unflatten(2, (x.shape[1], -1))
         return (values @ self._weights - targets[..., None]).abs()
 
-    def slope_ranges(self, x: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-        """The smallest and the largest slope of each example along its input, within a radius of `x`, for one unit.
-
-        From them `measure.goldstein.component_norm` computes how far a point is from component-wise stationarity.
-
-        Args:
-          x: `(runs, dim)`.
-          radius: > 0.
-
-        Returns:
-          `(runs, examples)` each, output weight included: the convex hull of an example's gradients in the ball is its
-          input times all numbers between the two.
-
-        Raises:
-          ValueError: for several units, a radius that is not positive.
-
-        Example:
-          >>> phase = RobustRegression(torch.eye(2), torch.ones(2), "absolute")
-          >>> phase.slope_ranges(torch.tensor([[1.5, -0.9]]), radius=0.2)
-          (tensor([[ 1., -1.]]), tensor([[1., 1.]]))
-        """
-        validate.positive(radius=radius)
-        check_points(x, self.dim, self.inputs.dtype)
-        if len(self._weights) > 1:
-            raise ValueError(
-                f"Expected one unit, got {len(self._weights)}: of several an example's slopes are vectors."
-            )
-        forms, reach = x @ self.inputs.mT, radius * self._norms
-        low, high = forms - reach, forms + reach
-        # The loss is linear between its kinks, which are where the form is 0 or the prediction is the target.
-        level = self.targets / torch.where(self._weights == 0, 1, self._weights)
-        kinks = torch.stack([torch.zeros_like(level), level, -level], -1)
-        inner = kinks.clamp(low[..., None], high[..., None])
-        ends = torch.cat([low[..., None], inner, high[..., None]], -1).sort(-1).values
-        lengths = ends.diff(dim=-1)
-        values, slopes = _LINKS[self.link](ends[..., :-1] + lengths / 2)
-        each = (values * self._weights - self.targets[..., None]).sign() * slopes * self._weights
-        empty = (lengths == 0) & (low < high)[..., None]
-        return each.masked_fill(empty, torch.inf).amin(-1), each.masked_fill(empty, -torch.inf).amax(-1)
-
     @full_precision()
     def _residuals(self, x: Tensor, examples: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The predictions minus the targets, `(runs, batch)`, and the slopes of the links, `(runs, batch, units)`."""

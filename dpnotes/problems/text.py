@@ -8,8 +8,6 @@ nothing else needs it.
 """
 
 import math
-import re
-import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +21,7 @@ from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.published import DataCorrupt, DataNotFound, fetch, files_at
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
-from dpnotes.util.validate import checked
+from dpnotes.util.validate import AtLeastTwo, checked
 
 _HUB = "https://huggingface.co/google-bert/bert-base-uncased/resolve/86b5e0934494bd15c9632b12f734a8a67f723594/"
 _BERT_SHA256 = {
@@ -40,49 +38,6 @@ Tokenizer = Callable[[Sequence[str], int], Tensor]
 
 
 # ---------------------------------------------------------------- sentences as numbers
-CHARACTER_PIECES = (
-    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
-    *(chr(code) for code in range(33, 127) if not chr(code).isupper()),
-    *(f"##{character}" for character in "0123456789abcdefghijklmnopqrstuvwxyz"),
-)
-_NUMBER_OF = {piece: number for number, piece in enumerate(CHARACTER_PIECES)}
-
-
-def character_tokenizer(sentences: Sequence[str], length: int) -> Tensor:
-    """The word pieces of a vocabulary of single characters, `CHARACTER_PIECES`: a `Tokenizer` that needs no file.
-
-    The vocabulary is ASCII, in lower case, so it reveals nothing about private sentences. Accents and control
-    characters are dropped; a word with any other character is unknown. Sentences longer than `length` are cut off. On
-    CoLA's sentences the result equals that of BERT's tokeniser with this vocabulary.
-
-    Args:
-      sentences: the sentences to tokenise.
-      length: pieces in a sentence, [CLS] and [SEP] included, at least 2.
-
-    Example:
-      >>> numbers, present = character_tokenizer(["Go on."], length=9)[0]
-      >>> [CHARACTER_PIECES[number] for number in numbers]
-      ['[CLS]', 'g', '##o', 'o', '##n', '.', '[SEP]', '[PAD]', '[PAD]']
-      >>> present.tolist()
-      [1, 1, 1, 1, 1, 1, 1, 0, 0]
-    """
-    validate.at_least(2, length=length)
-    packed = torch.zeros(len(sentences), 2, length, dtype=torch.int64)
-    for row, sentence in zip(packed, sentences, strict=True):
-        plain = "".join(c for c in unicodedata.normalize("NFD", sentence.lower()) if c.isspace() or _is_printed(c))
-        numbers: list[int] = []
-        for word in re.findall(r"[^\W_]+|\S", plain):
-            pieces = [_NUMBER_OF.get(f"##{c}" if i else c) for i, c in enumerate(word)]
-            known = [piece for piece in pieces if piece is not None]
-            numbers += known if len(known) == len(pieces) else [_NUMBER_OF["[UNK]"]]
-        numbers = [_NUMBER_OF["[CLS]"], *numbers[: length - 2], _NUMBER_OF["[SEP]"]]
-        row[0, : len(numbers)] = torch.tensor(numbers)
-        row[1, : len(numbers)] = 1
-    return packed
-
-
-def _is_printed(character: str) -> bool:
-    return unicodedata.category(character) not in ("Mn", "Cc", "Cf")  # accents, control and formatting characters
 
 
 def bert_tokenizer() -> Tokenizer:
@@ -97,7 +52,6 @@ def bert_tokenizer() -> Tokenizer:
     pieces = transformers.AutoTokenizer.from_pretrained(_bert_folder(), local_files_only=True)
 
     def tokenise(sentences: Sequence[str], length: int) -> Tensor:
-        validate.at_least(2, length=length)
         found = pieces(list(sentences), padding="max_length", truncation=True, max_length=length, return_tensors="pt")
         return torch.stack([found["input_ids"], found["attention_mask"]], dim=1)
 
@@ -106,13 +60,16 @@ def bert_tokenizer() -> Tokenizer:
 
 @checked
 def tokenise(
-    corpus: Corpus, tokenizer: Tokenizer, length: int, test: Literal["both", "in-domain", "out-of-domain"] = "both"
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    length: AtLeastTwo,
+    test: Literal["both", "in-domain", "out-of-domain"] = "both",
 ) -> Dataset:
     """The data set of a corpus: inputs `(examples, 2, length)` int64, which `Bert` takes.
 
     Args:
       corpus: sentences, such as `datasets.load_cola()`.
-      tokenizer: `character_tokenizer`, or `bert_tokenizer()` for the published weights.
+      tokenizer: such as `bert_tokenizer()`, for the published weights.
       length: pieces in a sentence; longer sentences are cut off, shorter ones padded.
       test: the development sentences that are the test examples. GLUE uses both parts, as is the default: Avdiukhin et
         al. report a test accuracy without naming its sentences; the labels of the test parts are not public.
@@ -159,7 +116,6 @@ class BertSize:
 
 
 BERT_BASE = BertSize(30_522, 768, 12, 12, 3072, 512)
-TINY_BERT = BertSize(len(CHARACTER_PIECES), 16, 2, 2, 32, 64)  # 7,586 parameters: trains in a test
 
 
 class Bert(nn.Module):
@@ -174,7 +130,8 @@ class Bert(nn.Module):
       num_classes: at least 2.
 
     Example:
-      >>> random_bert(TINY_BERT, seed=0)(character_tokenizer(["A dog.", "Dogs bark."], length=16)).shape
+      >>> tiny = BertSize(vocabulary=50, hidden=16, layers=2, heads=2, intermediate=32, max_length=64)
+      >>> Bert(tiny)(torch.ones(2, 2, 16, dtype=torch.int64)).shape
       torch.Size([2, 2])
     """
 
@@ -248,30 +205,8 @@ def _add(parts: Any, inside: Tensor, outside: Tensor) -> Tensor:
     return parts["LayerNorm"](parts["dense"](inside) + outside)
 
 
-def random_bert(size: BertSize, seed: str | int, num_classes: int = 2) -> Bert:
-    """A randomly initialised BERT: weights and embeddings normal, biases 0, scales 1.
-
-    The standard deviation is 0.02 at the width of BERT-base, as in the authors' code, and in proportion to
-    1/sqrt(hidden) at others: sums over the width then have the same scale, while 0.02 would make the logits of a narrow
-    network constant.
-
-    Args:
-      size: its sizes, such as `TINY_BERT`.
-      seed: the seed of the draw.
-      num_classes: at least 2.
-
-    Example:
-      >>> sum(parameter.numel() for parameter in random_bert(TINY_BERT, seed=0).parameters())
-      7586
-    """
-    with torch.device("meta"):  # skips the draws of torch's own initialisation
-        model = Bert(size, num_classes)
-    model.load_state_dict(_start(model, seed), assign=True)
-    return model
-
-
 def pretrained_bert(seed: str | int, num_classes: int = 2) -> Bert:
-    """The published uncased BERT-base, with a randomly initialised classifier, as in `random_bert`.
+    """The published uncased BERT-base, with a randomly initialised classifier: weights normal, biases 0.
 
     109,483,778 parameters for two classes. The weights are read by transformers.
 
@@ -303,27 +238,20 @@ def pretrained_bert(seed: str | int, num_classes: int = 2) -> Bert:
     with torch.device("meta"):
         model = Bert(size, num_classes)
     state = {f"bert.{name}": value for name, value in published.state_dict().items()}
-    model.load_state_dict(state | _start(model, seed, prefix="classifier."), assign=True)
+    model.load_state_dict(state | _classifier(model, seed), assign=True)
     return model
 
 
-def _start(model: Bert, seed: str | int, prefix: str = "") -> dict[str, Tensor]:
-    """Initial values of the parameters whose name starts with the prefix, each drawn under its own name."""
+def _classifier(model: Bert, seed: str | int) -> dict[str, Tensor]:
+    """The initial values of the classifier, with the standard deviation of the authors' code at the width of BERT-base.
+
+    It is in proportion to 1/sqrt(hidden) at other widths: sums over the width then have the same scale.
+    """
     validate.text_or_whole(seed=seed)
-    streams = Streams.of("bert", [seed])
+    weight, bias = model.classifier.weight, model.classifier.bias
+    draw = Streams.of("bert", [seed]).normal("classifier.weight", 0, weight.numel()).view(weight.shape)
     std = _INITIAL_STD * math.sqrt(BERT_BASE.hidden / model.size.hidden)
-    state = {}
-    for name, parameter in model.named_parameters():
-        if not name.startswith(prefix):
-            continue
-        if name.endswith(".bias"):
-            state[name] = torch.zeros(parameter.shape)
-        elif "LayerNorm" in name:
-            state[name] = torch.ones(parameter.shape)
-        else:
-            draw = streams.normal(name, 0, parameter.numel()).view(parameter.shape)
-            state[name] = draw.mul_(std).float()
-    return state
+    return {"classifier.weight": draw.mul_(std).float(), "classifier.bias": torch.zeros(bias.shape)}
 
 
 def _transformers() -> Any:

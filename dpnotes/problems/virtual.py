@@ -16,7 +16,6 @@ from dpnotes.problems.landscapes import Landscape
 from dpnotes.problems.separable import Separable
 from dpnotes.random.streams import Streams
 from dpnotes.util import checks, validate
-from dpnotes.util.validate import Finite, Positive, Probability, checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +98,7 @@ class VirtualData:
         `E exp(|grad f(x; z) - grad F(x)|^2 / sigma^2) <= e` (Assumption B of Avdiukhin et al., with an expectation for
         their mean over the data). "mean_squared_smoothness": an L with
         `E |grad f(x; z) - grad f(y; z)|^2 <= L^2 |x - y|^2`. Since normal z are unbounded, no Lipschitz constant holds
-        for every example: see `example_constants`.
+        for every example.
         """
         return self._with_noise(self.landscape.constants)
 
@@ -107,56 +106,9 @@ class VirtualData:
         """The constants that hold in the ball of this radius around the origin."""
         return self._with_noise(self.landscape.constants_within(radius))
 
-    @checked
-    def example_constants(
-        self, num_examples: Finite, failure_probability: Probability, radius: Positive | None = None
-    ) -> dict[str, Constant]:
-        """The constants of all examples among `num_examples`, with probability `1 - failure_probability` over the draw.
-
-        Proof: `P(|z_k| > q) <= exp(-q^2 / 2)` and `P(|z| > sqrt(dim) + q) <= exp(-q^2 / 2)`, with half of the failure
-        probability for each, shared by a union bound.
-
-        Args:
-          num_examples: at least 1; a float, since it may be 1e14.
-          failure_probability: in (0, 1).
-          radius: of the ball around the origin where they hold; None for all of space.
-
-        Returns:
-          "lipschitz", "smoothness", "hessian_lipschitz" of `f(.; z)`, those that exist; all proved, none tight.
-
-        Example:
-          >>> from dpnotes.problems.separable import Cosine, Sine
-          >>> data = VirtualData(Separable([(Cosine(1.0), 4)]), Separable([(Sine(0.5), 4)]))
-          >>> {name: round(c.value, 2) for name, c in data.example_constants(1e14, 1e-3).items()}
-          {'lipschitz': 7.46, 'smoothness': 5.54, 'hessian_lipschitz': 5.54}
-        """
-        if num_examples < 1:
-            raise ValueError(f"Expected num_examples={num_examples!r} >= 1.")
-        base = self.landscape.constants if radius is None else self.landscape.constants_within(radius)
-        noisy = self._noisy_coordinates
-        per_example = 2 * num_examples / failure_probability
-        largest = math.sqrt(2 * math.log(per_example * max(noisy, 1)))
-        length = math.sqrt(noisy) + math.sqrt(2 * math.log(per_example))
-        bounds = [profile.suprema for profile, _ in self.features.parts]
-        added = {
-            "lipschitz": length * max(p.lipschitz for p in bounds),
-            "smoothness": largest * max(p.smoothness for p in bounds),
-            "hessian_lipschitz": largest * max(p.hessian_lipschitz for p in bounds),
-        }
-        where = f"for {num_examples:g} examples at once, with probability {1 - failure_probability:g}: union bound"
-        return {
-            name: Constant(base[name].value + value, "proved", where)
-            for name, value in added.items()
-            if name in base and math.isfinite(value)
-        }
-
     def variance(self, x: Tensor) -> Tensor:
         """The variance `E |grad f(x; z) - grad F(x)|^2 = sum_k h_k'(x_k)^2` of one example, `(...)`."""
         return self.features.gradient(x).square().sum(-1)
-
-    def difference_variance(self, x: Tensor, y: Tensor) -> Tensor:
-        """The variance of one example's difference `grad f(x; z) - grad f(y; z)`, `(...)`."""
-        return (self.features.gradient(x) - self.features.gradient(y)).square().sum(-1)
 
     def fresh(self, batch_size: float | Tensor, streams: Streams, purpose: str, call: int | Tensor) -> FreshBatch:
         """A batch that shares no example with a batch of another purpose or call: `dim` normal draws for each run.

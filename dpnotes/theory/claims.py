@@ -5,6 +5,7 @@ the corrected statement, which is checked by the same engine.
 """
 
 import difflib
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -12,6 +13,7 @@ from enum import StrEnum
 import sympy
 
 from dpnotes.theory.calculators import Calculator
+from dpnotes.theory.evaluation import writer
 from dpnotes.theory.statements import Statement
 from dpnotes.theory.symbols import symbols_of
 from dpnotes.theory.verdicts import Verdict
@@ -78,12 +80,15 @@ class Breach:
       reached: the true delta at this epsilon, to two digits, by an accountant that shares nothing with the claims.
       setting: the sizes at which it was computed.
       mechanism: the private mechanism with the error; several misprints of one mechanism count once.
+      rho: the stated zCDP, where this is what the paper states (`Breach.zcdp`); `reached` is then the true one.
 
     Raises:
-      ValueError: the true delta does not exceed the stated one, or the mechanism has no name.
+      ValueError: the true number does not exceed the stated one, or the mechanism has no name.
 
     >>> print(Breach(1, 1e-6, 0.0052, "1024 leaves", "tree of Algorithm 1"))
     (1, 1e-06) is stated, and delta is 0.0052 at this epsilon: 1024 leaves
+    >>> print(Breach.zcdp(0.5, 2.0, "one step", "Algorithm 2"))
+    0.5-zCDP is stated, and rho is 2: one step
     """
 
     epsilon: float
@@ -91,14 +96,28 @@ class Breach:
     reached: float
     setting: str
     mechanism: str
+    rho: float | None = None
 
     def __post_init__(self) -> None:
-        if not self.delta < self.reached <= 1:
-            raise ValueError(f"Expected reached={self.reached} in ({self.delta:g}, 1].")
+        stated, most = (self.delta, 1.0) if self.rho is None else (self.rho, math.inf)
+        if not stated < self.reached <= most:
+            raise ValueError(f"Expected reached={self.reached} in ({stated:g}, {most:g}].")
         if not self.mechanism.strip():
             raise ValueError("Expected the name of a mechanism, got an empty one.")
 
+    @staticmethod
+    def zcdp(rho: float, reached: float, setting: str, mechanism: str) -> "Breach":
+        """The breach of a stated `rho`-zCDP, of which the true rho is `reached`; infinity without noise."""
+        return Breach(math.nan, math.nan, reached, setting, mechanism, rho)
+
+    @property
+    def stated(self) -> float:
+        """The stated number that `reached` exceeds: delta, or rho."""
+        return self.delta if self.rho is None else self.rho
+
     def __str__(self) -> str:
+        if self.rho is not None:
+            return f"{self.rho:g}-zCDP is stated, and rho is {self.reached:g}: {self.setting}"
         stated = f"({self.epsilon:g}, {self.delta:g}) is stated"
         return f"{stated}, and delta is {self.reached:g} at this epsilon: {self.setting}"
 
@@ -151,7 +170,7 @@ def mechanisms(claims: Iterable["Claim"]) -> dict[tuple[str, str], list["Claim"]
 
 
 def worst_breach(claims: Iterable["Claim"]) -> Breach:
-    """The breach that reaches the largest delta, among the misprints of one mechanism.
+    """The breach that reaches the largest delta, among the misprints of one mechanism; else the largest rho.
 
     >>> from dpnotes.papers import claims
     >>> (found,) = mechanisms(claims("noisy_sgd")).values()
@@ -159,7 +178,7 @@ def worst_breach(claims: Iterable["Claim"]) -> Breach:
     '1'
     """
     breaches = [claim.erratum.breach for claim in claims if claim.erratum and claim.erratum.breach]
-    return max(breaches, key=lambda breach: breach.reached)
+    return max(breaches, key=lambda breach: (breach.rho is None, breach.reached))
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +240,7 @@ class Claim:
     @property
     def corrected(self) -> str | None:
         """The corrected statement in LaTeX, or None if there is no correction."""
-        return self.erratum.corrected.latex() if self.erratum and self.erratum.corrected else None
+        return self._shown_correction(latex=True)
 
     @property
     def printed_text(self) -> str:
@@ -231,15 +250,33 @@ class Claim:
     @property
     def corrected_text(self) -> str | None:
         """The corrected statement as one line of plain text, or None if there is no correction."""
-        return self.erratum.corrected.plain() if self.erratum and self.erratum.corrected else None
+        return self._shown_correction(latex=False)
+
+    def _shown_correction(self, latex: bool) -> str | None:
+        """The corrected statement; if it reads like the printed one, with the definitions in which they differ."""
+        if self.erratum is None or self.erratum.corrected is None:
+            return None
+        said, show = self.erratum.corrected.said(latex), writer(latex)
+        if said != self.statement.said(latex):
+            return said
+        before, after = (getattr(one, "where", {}) for one in (self.statement, self.erratum.corrected))
+        changed = [f"{show(s)} = {show(value)}" for s, value in after.items() if before.get(s) != value]
+        return said + (" \\quad \\text{with } " if latex else " with ") + ", ".join(changed) if changed else said
 
     def __str__(self) -> str:
         """Two lines: id, title and place, and the printed statement."""
         return f"{self.id}: {self.title} ({self.locator})\n{self.printed_text}"
 
     def check(self) -> Verdict:
-        """Check the statement as printed; every run gives the same verdict."""
-        return self.statement.verdict()
+        """Check the statement as printed; every run gives the same verdict.
+
+        Raises:
+          ValueError: the statement cannot be checked; the message names the claim and what is missing.
+        """
+        try:
+            return self.statement.verdict()
+        except (LookupError, TypeError, ValueError) as error:
+            raise ValueError(f"{self.id}: {error}") from error
 
     def correction(self) -> "Claim | None":
         """The claim with its corrected statement in place of the printed one."""

@@ -252,7 +252,10 @@ class _Search:
         region = {s: region.get(s, sequences.get(s.name.split("_")[0], s.usual)) for s in symbols}
         missing = [str(s) for s, ends in region.items() if ends is None]
         if missing:
-            raise ValueError(f"Expected an interval to search for {', '.join(missing)}.")
+            raise ValueError(
+                f"Expected an interval to search for {', '.join(missing)}: region={{...}} in the statement, or usual= "
+                "where the letter is defined."
+            )
         for symbol, (low, high) in region.items():  # type: ignore[misc]
             if not 0 < low <= high < math.inf:
                 raise ValueError(f"Expected an interval within (0, inf) to search for {symbol}, got {(low, high)}.")

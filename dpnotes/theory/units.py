@@ -12,31 +12,51 @@ from fractions import Fraction
 import sympy
 from sympy.tensor.indexed import Indexed
 
+Power = Fraction | sympy.Expr  # of a unit: a number, or a rational function of a letter that exponents may depend on
+
 
 @dataclass(frozen=True)
 class Unit:
-    """The unit `F^loss x^length`, with rational powers.
+    """The unit `F^loss x^length`; powers are rational, or depend on a letter without unit that has an interval.
 
     >>> gradient = LOSS / LENGTH
     >>> str(gradient**2 / LOSS)
     'F x^-2'
+    >>> from dpnotes.theory.symbols import Domain, PaperSymbols
+    >>> kappa = PaperSymbols("example").symbol("kappa", "an exponent", domain=Domain(1, 2, closed=True))
+    >>> str(LOSS ** (1 / kappa - 1) * LENGTH)
+    'F^((1 - kappa)/kappa) x'
     """
 
-    loss: Fraction = Fraction(0)
-    length: Fraction = Fraction(0)
+    loss: Power = Fraction(0)
+    length: Power = Fraction(0)
 
     def __mul__(self, other: "Unit") -> "Unit":
-        return Unit(self.loss + other.loss, self.length + other.length)
+        return Unit(_power(self.loss + other.loss), _power(self.length + other.length))
 
     def __truediv__(self, other: "Unit") -> "Unit":
         return self * other**-1
 
-    def __pow__(self, power: Fraction | int) -> "Unit":
-        return Unit(self.loss * power, self.length * power)
+    def __pow__(self, power: Power | int) -> "Unit":
+        return Unit(_power(self.loss * power), _power(self.length * power))
+
+    @property
+    def is_plain(self) -> bool:
+        """True if the powers are numbers."""
+        return isinstance(self.loss, Fraction) and isinstance(self.length, Fraction)
 
     def __str__(self) -> str:
-        powers = [f"{name}^{p}" if p != 1 else name for name, p in (("F", self.loss), ("x", self.length)) if p]
-        return " ".join(powers) or "1"
+        powers = (("F", self.loss), ("x", self.length))
+        shown = [(name, f"({p})" if isinstance(p, sympy.Expr) else str(p)) for name, p in powers if p != 0]
+        return " ".join(name if power == "1" else f"{name}^{power}" for name, power in shown) or "1"
+
+
+def _power(value: Power) -> Power:
+    """The power in the one form that equal powers have."""
+    if isinstance(value, Fraction):
+        return value
+    simple = value if isinstance(value, sympy.Rational) else sympy.cancel(value)
+    return Fraction(int(simple.p), int(simple.q)) if isinstance(simple, sympy.Rational) else simple
 
 
 NONE = Unit()
@@ -85,9 +105,9 @@ def unit_of(expression: sympy.Basic) -> Unit | None:
         unit = unit_of(base)
         if unit is None or unit == NONE:
             return NONE
-        if not isinstance(exponent, sympy.Rational):
+        if not (isinstance(exponent, sympy.Rational) or all(map(has_interval, exponent.free_symbols or [None]))):
             raise UnitsDiffer(f"Expected {base} without unit under the power {exponent}, got {unit}.")
-        return unit ** Fraction(int(exponent.p), int(exponent.q))
+        return unit**exponent
     if isinstance(expression, sympy.Sum | sympy.Abs):
         return unit_of(expression.args[0])
     if isinstance(expression, sympy.Add | sympy.Max | sympy.Min | sympy.Piecewise | sympy.core.relational.Relational):
@@ -100,6 +120,18 @@ def unit_of(expression: sympy.Basic) -> Unit | None:
     for argument in expression.args:
         _require_none(argument, expression)
     return NONE
+
+
+def has_interval(symbol: sympy.Basic) -> bool:
+    """Return whether a letter may be in the powers of what has a unit: its domain is a bounded interval.
+
+    >>> from dpnotes.theory.symbols import UNIT_INTERVAL, PaperSymbols
+    >>> paper = PaperSymbols("example")
+    >>> has_interval(paper.symbol("a", "a power", domain=UNIT_INTERVAL)), has_interval(paper.symbol("b", "a number"))
+    (True, False)
+    """
+    domain = getattr(symbol, "domain", None)
+    return domain is not None and math.isfinite(domain.low) and math.isfinite(domain.high) and not domain.integer
 
 
 def _require_none(argument: sympy.Basic, expression: sympy.Basic) -> None:
@@ -122,7 +154,7 @@ def equal_modulo(unit: Unit, other: Unit, free: Sequence[Unit]) -> bool:
         return False
 
     def parallel(left: Unit, right: Unit) -> bool:
-        return left.loss * right.length == left.length * right.loss
+        return _power(left.loss * right.length - left.length * right.loss) == 0
 
     spans_all = any(not parallel(directions[0], one) for one in directions[1:])
     return spans_all or parallel(difference, directions[0])

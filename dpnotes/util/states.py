@@ -1,4 +1,4 @@
-"""Functions on states, which are dataclasses of tensors with a leading runs axis: combine, store, restore."""
+"""Functions on states, which are dataclasses, tuples and dicts of tensors with a leading runs axis: combine, store."""
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
@@ -13,13 +13,15 @@ from dpnotes.util.lineage import Lineage
 State = TypeVar("State")
 
 
-def map_state(function: Callable[..., Tensor], *states: State) -> State:
+def map_state(function: Callable[..., Tensor], *states: State, lineage: Lineage | None = None) -> State:
     """Apply `function` to the corresponding tensors of states of one type.
+
+    The result has this `lineage`; None: of the runs that the function selects from the states' lineages.
 
     >>> map_state(torch.add, torch.ones(2), torch.ones(2))
     tensor([2., 2.])
     """
-    return _walk(function, lambda first, *others: first.mapped(function, *others), *states)
+    return _walk(function, lambda first, *others: lineage or first.mapped(function, *others), *states)
 
 
 def _walk(on_tensors: Callable[..., Tensor], on_lineages: Callable[..., Lineage], *states: State) -> State:
@@ -28,8 +30,12 @@ def _walk(on_tensors: Callable[..., Tensor], on_lineages: Callable[..., Lineage]
         return on_tensors(*states)  # type: ignore[return-value]
     if isinstance(first, Lineage):
         return on_lineages(*states)  # type: ignore[return-value]
+    if isinstance(first, tuple):
+        return tuple(_walk(on_tensors, on_lineages, *parts) for parts in zip(*states, strict=True))  # type: ignore
+    if isinstance(first, dict):
+        return {name: _walk(on_tensors, on_lineages, *(state[name] for state in states)) for name in first}  # type: ignore
     if not is_dataclass(first) or isinstance(first, type):
-        raise TypeError(f"Expected a state made of dataclasses and tensors, got {type(first).__name__}.")
+        raise TypeError(f"Expected a state made of dataclasses, tuples, dicts and tensors, got {type(first).__name__}.")
     parts = {
         f.name: _walk(on_tensors, on_lineages, *(getattr(state, f.name) for state in states)) for f in fields(first)
     }
@@ -66,11 +72,10 @@ def flatten(state: Any, prefix: str = "") -> dict[str, Tensor]:
         return {prefix: state}
     if isinstance(state, Lineage):
         return {}
-    return {
-        name: tensor
-        for f in fields(state)
-        for name, tensor in flatten(getattr(state, f.name), f"{prefix}.{f.name}" if prefix else f.name).items()
-    }
+    state = dict(enumerate(state)) if isinstance(state, tuple) else state
+    parts = state.items() if isinstance(state, dict) else ((f.name, getattr(state, f.name)) for f in fields(state))
+    named = (flatten(part, f"{prefix}.{name}" if prefix else str(name)) for name, part in parts)
+    return {name: tensor for some in named for name, tensor in some.items()}
 
 
 def restore(template: State, tensors: dict[str, Tensor]) -> State:

@@ -10,12 +10,11 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from command import call
 from pretend_device import PretendCuda
 from toy_package import TOY, Toy, silent
-from typer.testing import CliRunner
 
 from dpnotes.cli import gpu
-from dpnotes.cli.main import app
 from dpnotes.experiments import bring, provenance, records
 from dpnotes.random import draws
 from dpnotes.util import files
@@ -28,6 +27,7 @@ ON_A_DEVICE = TOY.replace(IMPORTS, f"{IMPORTS}from dpnotes.random.streams import
 )
 RESULTS = """
 import signal
+from command import call
 from pretend_device import PretendCuda
 from dpnotes.experiments import run
 from toys.experiment import EXPERIMENT
@@ -139,8 +139,8 @@ def test_minutes_and_jobs_that_are_none_are_refused(tmp_path: Path, minutes: Any
 
 def test_without_a_gpu_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    result = CliRunner().invoke(app, ["gpu", "--minutes", "1", "--out", str(tmp_path / "lent")])
-    assert result.exit_code == 2 and "Expected a GPU that torch can use: see dpnotes doctor" in result.output
+    said = call("gpu", "--minutes", "1", "--out", tmp_path / "lent", code=2).output
+    assert "Expected a GPU that torch can use: see dpnotes doctor" in said
     assert not (tmp_path / "lent").exists()
 
 

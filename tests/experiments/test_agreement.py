@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command import call
 from toy_package import Toy, silent
-from typer.testing import CliRunner
 
 from dpnotes.cli import catalogue
-from dpnotes.cli.main import app
 from dpnotes.experiments import Experiment, agreement, keep, provenance, runner, store, verify
 from dpnotes.experiments.agreement import Children, Outcome, Sample, cells_in, compare, in_order, samples_of
 from dpnotes.util import files
@@ -317,15 +316,13 @@ def test_the_longest_unverified_come_first_and_time_is_kept(toy: Toy, here: None
 def test_a_planted_difference_is_red_unless_pending_names_it(toy: Toy, here: None, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(catalogue, "all_experiments", lambda: [toy.experiment])
 
-    def call(code: int) -> str:
-        result = CliRunner().invoke(app, ["verify", "toy.mean", "--write"])
-        assert result.exit_code == code, result.output
-        return result.output
+    def said(code: int) -> str:
+        return call("verify", "toy.mean", "--write", code=code).output
 
     toy.run()
-    assert "1 result: 1 agree" in call(0)
+    assert "1 result: 1 agree" in said(0)
     toy.edit("helper", "2.0 * values", "2.0 * values + 1e-12")
-    text = call(1)
+    text = said(1)
     assert "  differs: toy.mean quick cell " in text and "column 'value', row 0: stored " in text
     assert "toy.mean quick: different" in text and "1 result: 1 different" in text
     toy.pending(ROW)
@@ -333,10 +330,10 @@ def test_a_planted_difference_is_red_unless_pending_names_it(toy: Toy, here: Non
     assert (result.state, result.is_shown) == ("disputed", True) and not result.frame.empty
     assert all(words in result.reason for words in ("new draws", "other numbers", "a minute"))
     assert store.stamp(result) == f"DISPUTED: {result.reason}"
-    assert "toy.mean quick: disputed" in call(0)
+    assert "toy.mean quick: disputed" in said(0)
     assert len(store.load(toy.experiment, "quick").manifest["agreed"]) == 1, "what differs is not put on record"
     toy.pending(ROW.replace("quick", "paper"))
-    assert "toy.mean quick: different" in call(1), "control: the row of another result"
+    assert "toy.mean quick: different" in said(1), "control: the row of another result"
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["in the cache", "beside the results"])

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command import call
 from toy_package import Toy
-from typer.testing import CliRunner
 
 from dpnotes.cli import catalogue
-from dpnotes.cli.main import app
 from dpnotes.experiments import bring, cells, export, keep, records
 from dpnotes.experiments.cells import Cells
 from dpnotes.experiments.records import Record, Records, cell_line, packed
@@ -212,19 +211,17 @@ def test_a_column_of_another_kind_is_refused(kind: str):
 
 # ---------------------------------------------------------------- the command line
 def test_the_command_line_keeps_exports_and_imports(toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def call(*words: str, code: int = 0) -> str:
-        result = CliRunner().invoke(app, list(words))
-        assert result.exit_code == code, result.output
-        return result.output
+    def said(*words: str, code: int = 0) -> str:
+        return call(*words, code=code).output
 
     monkeypatch.setattr(catalogue, "all_experiments", lambda: [toy.experiment])
     toy.some(0, 1)
     archive = str(tmp_path / "carried")
-    assert "toy.mean quick: 2 cells" in call("cells", "export", archive, "toy.mean", "--profile", "quick")
-    assert "toy.mean quick: 2 cells kept" in call("cells", "keep")
+    assert "toy.mean quick: 2 cells" in said("cells", "export", archive, "toy.mean", "--profile", "quick")
+    assert "toy.mean quick: 2 cells kept" in said("cells", "keep")
     shutil.rmtree(toy.cache)
-    assert "2 cells here before" in call("cells", "import", archive), "kept, though not in the cache"
-    assert "partial     2 of 4 or more cells finished" in call("status")
+    assert "2 cells here before" in said("cells", "import", archive), "kept, though not in the cache"
+    assert "partial     2 of 4 or more cells finished" in said("status")
     toy.edit("experiment", '"seed": 7', '"seed": 8')
-    assert "toy.mean quick: refused: of other parameters or data: seed" in call("cells", "import", archive, code=1)
-    assert "Expected profile='huge' to be one of: paper, quick" in call("cells", "keep", "--profile", "huge", code=2)
+    assert "toy.mean quick: refused: of other parameters or data: seed" in said("cells", "import", archive, code=1)
+    assert "Expected profile='huge' to be one of: paper, quick" in said("cells", "keep", "--profile", "huge", code=2)

@@ -6,23 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from command import call
 
-from dpnotes.cli.main import app
 from dpnotes.experiments import runner
 from dpnotes.experiments.cluster import ClusterError, workers
 
-EXPERIMENT = "noisy_sgd.escape"
-FACTS = {
-    "finished_at",
-    "cell_seconds",
-    "cell_seconds_each",
-    "wall_seconds",
-    "manifest_sha256",
-    "jobs",
-    "chunking",
-    "cells_by",
-}
+EXPERIMENT = "drift_escape.audit"
 
 
 @pytest.fixture
@@ -36,12 +25,6 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         return tmp_path / name
 
     yield machine
-
-
-def call(*words: str, code: int = 0) -> Any:
-    done = CliRunner().invoke(app, [*words])
-    assert done.exit_code == code, done.output + str(done.exception)
-    return done
 
 
 def table(folder: Path) -> bytes:

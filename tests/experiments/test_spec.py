@@ -1,8 +1,6 @@
 """Specs, canonical JSON, and the identification of an experiment."""
 
 import pickle
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -24,13 +22,6 @@ def experiment(paper: str = "toy", name: str = "mean", profile: str = "quick", *
         paper=paper, name=name, title="", question="", specs={profile: spec(paper, name, profile, **parameters)},
         cells=nothing, run_cell=nothing, decide=nothing,
     )  # fmt: skip
-
-
-def test_importing_experiments_loads_nothing_heavy():
-    heavy = "{'torch', 'pandas', 'joblib', 'pooch', 'psutil', 'scipy', 'sympy', 'matplotlib', 'dp_accounting'}"
-    program = f"import sys, dpnotes.experiments; print(*{heavy} & set(sys.modules))"
-    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert output.strip() == ""
 
 
 # ---------------------------------------------------------------- canonical JSON

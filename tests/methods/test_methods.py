@@ -10,12 +10,12 @@ from torch import Tensor
 
 from dpnotes.core import Status
 from dpnotes.methods.descent import Descent
-from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import drive
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.samples import VirtualSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
+from dpnotes.papers.drift_escape.escaping import DriftEscape
 from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.separable import Cosine, Linear, Separable, Sine
@@ -78,26 +78,6 @@ def test_no_run_perturbs_at_its_first_step_and_one_at_a_saddle_at_its_second():
 
 
 @pytest.mark.slow
-def test_the_printed_reset_of_the_drift_lets_the_error_grow():
-    def error(as_printed: bool) -> tuple[float, int]:
-        runs = 100
-        source = oracle(runs, Exact(), refresh=Refresh.path_length(2.0, M), batches=BatchSizes(10**5, 20))
-        # The frequent perturbations make the point move away again and again.
-        method = StochasticSpider(150, 0.2, 10.0, 3, 0.3, as_printed)
-        found: list[float] = []
-
-        def observe(going: Tensor, state: Any, estimate: Any) -> None:
-            exact = data().landscape.gradient(state.oracle.memory.point)
-            found.append(float((estimate.gradient - exact).square().sum(1).mean()))
-
-        state = drive(method, source, method.init(start(runs), source), Streams.of(0, range(runs)), 200, None, observe)
-        return sum(found[100:]) / 50, int(state.oracle.meter.refreshes.sum())
-
-    (corrected, refreshed), (printed, forgotten) = error(False), error(True)
-    assert printed > 2 * corrected and forgotten < refreshed / 2
-
-
-@pytest.mark.slow
 def test_runs_with_settings_of_their_own_are_the_runs_one_by_one_and_resumed_ones_the_whole():
     runs, streams, x = 3, Streams.of("own", range(3)), start(3)
     lists: Any = ([30, 40, 50], [0.5, 0.3, 0.1], [0.1, 0.2, 0.3], [3, 5, 7], [0.1, 0.0, 0.2])
@@ -156,22 +136,6 @@ def test_fresh_gradients_are_asked_for_again_where_attempts_refresh():
     assert found == {"restore": (1, 5 + 3 * 4), "refresh": (4, 4 * 5), "go on": (1, 4 * 5)}
 
 
-def test_restored_attempts_share_their_noise_and_refreshed_ones_do_not():
-    # The fresh gradient has all the noise: restored, the attempts are identical copies.
-    def ends(repeat: Any) -> float:
-        source = oracle(200, batches=BatchSizes(300, 10**9), refresh=Refresh.squared_moves(1e9), noise=0.0)
-        method = DriftEscape(0.3, 10.0, 4, 0.07, 8, repeat)
-        x = torch.full((200, DIM), math.pi, dtype=torch.float64)
-        state = drive(method, source, method.init(x, source), Streams.of("shared", range(200)), 33)
-        return float((state.escapes > 0).double().mean())
-
-    shared, independent = ends("restore"), ends("refresh")
-    assert 0.1 < shared < 0.6
-    # The probability of a success in eight independent attempts: 200 runs, five standard errors.
-    expected = 1 - (1 - shared) ** 8
-    assert abs(independent - expected) < 0.2 and independent > shared + 0.2
-
-
 def test_fresh_noise_needs_no_rollback():
     source = FreshGradient(data(), 10_000, torch.full((2,), 0.02, dtype=torch.float64), 5.0, 500)
     method = DriftEscape(0.3, 0.2, 10, 0.4, 5, "go on")
@@ -196,18 +160,9 @@ def test_plain_dp_spider_is_a_fresh_gradient_every_so_many_steps():
     assert (state.oracle.meter.spent <= source.declared()).all()
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: DriftEscape(torch.ones(2), 0.1, 5, 0.1, 5).init(start(3), oracle(3)),
-            r"shape \(2,\) to be \(\) or \(3,\)",
-        ),
-    ],
-)
-def test_bad_parameters_are_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
+def test_a_parameter_of_another_number_of_runs_is_refused():
+    with pytest.raises(ValueError, match=r"shape \(2,\) to be \(\) or \(3,\)"):
+        DriftEscape(torch.ones(2), 0.1, 5, 0.1, 5).init(start(3), oracle(3))
 
 
 def test_by_default_lines_are_the_corrected_ones_and_the_tested_point_is_returned():

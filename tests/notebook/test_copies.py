@@ -11,23 +11,20 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from typer.testing import CliRunner
+from command import call
+from nbformat.sign import NotebookNotary
 
 import dpnotes
 from dpnotes.cli import catalogue
-from dpnotes.cli.main import app
 from dpnotes.experiments import results_folder
 from dpnotes.notebook import copies
 
 ROOT = Path(__file__).parents[2]
-RUNNER = CliRunner()
 MINE = "what I found out"
 
 
-def call(*arguments: str | Path, code: int = 0) -> str:
-    result = RUNNER.invoke(app, ["lab", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result.output
+def lab(*arguments: str | Path, code: int = 0) -> str:
+    return call("lab", *arguments, code=code).output
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -53,26 +50,27 @@ def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     (root / "docs/deeper/proof.md").write_text("[back](../page.md), $[0, 1](x)$, [out](https://example.org/a.md)")
     monkeypatch.setattr(dpnotes, "__file__", str(root / "dpnotes" / "__init__.py"))
     monkeypatch.delenv("DPNOTES_RESULTS", raising=False)
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
     monkeypatch.chdir(tmp_path)
     return root
 
 
 # ---------------------------------------------------------------- what is there stays
 def test_a_first_copy_goes_into_the_repositorys_own_folder_and_says_so(repository: Path):
-    assert "4 files copied into " in call("--copy-only")
+    assert "4 files copied into " in lab("--copy-only")
     made = contents(repository / "my_notebooks")
     assert made.keys() == {".copies.json", "00_start_here.ipynb", "rates.ipynb", "docs/page.md", "docs/deeper/proof.md"}
     assert made["00_start_here.ipynb"] == (repository / "notebooks/00_start_here.ipynb").read_bytes()
-    assert call("--copy-only").startswith("Nothing to copy: "), "a second time"
+    assert lab("--copy-only").startswith("Nothing to copy: "), "a second time"
 
 
 def test_what_a_reader_wrote_is_never_overwritten_and_what_is_new_is_added(repository: Path, tmp_path: Path):
-    call("mine", "--copy-only")
+    lab("mine", "--copy-only")
     (tmp_path / "mine/00_start_here.ipynb").write_text(MINE)
     (tmp_path / "mine/rates.ipynb").unlink()
     (tmp_path / "mine/own.ipynb").write_text(MINE)
     shutil.copy(repository / "notebooks/rates.ipynb", repository / "notebooks/another.ipynb")
-    assert "2 files copied into mine." in call("mine", "--copy-only")
+    assert "2 files copied into mine." in lab("mine", "--copy-only")
     for name in ("00_start_here.ipynb", "own.ipynb"):
         assert (tmp_path / "mine" / name).read_text() == MINE
     assert (tmp_path / "mine/another.ipynb").is_file() and (tmp_path / "mine/rates.ipynb").is_file()
@@ -82,57 +80,57 @@ def test_what_a_reader_wrote_is_never_overwritten_and_what_is_new_is_added(repos
 def test_a_copy_of_an_older_original_is_named_in_one_line_until_it_is_renewed(
     repository: Path, tmp_path: Path, wrote: bool
 ):
-    call("my folder", "--copy-only")
+    lab("my folder", "--copy-only")
     copy, original = tmp_path / "my folder/rates.ipynb", repository / "notebooks/rates.ipynb"
     if wrote:
         copy.write_text(MINE)
     before = copy.read_bytes()
     original.write_text(original.read_text().replace("See", "Look at"))
     for _ in range(2):
-        (line,) = call("my folder", "--copy-only").splitlines()
+        (line,) = lab("my folder", "--copy-only").splitlines()
         assert "rates.ipynb" in line and line.endswith("dpnotes lab 'my folder' --fresh")
         assert copy.read_bytes() == before
-    assert "Yours are in my folder/backup_" in call("my folder", "--copy-only", "--fresh")
+    assert "Yours are in my folder/backup_" in lab("my folder", "--copy-only", "--fresh")
     assert b"Look at" in copy.read_bytes()
     (backup,) = (tmp_path / "my folder").glob("backup_*")
     assert contents(backup) == {"rates.ipynb": before}
-    assert call("my folder", "--copy-only") == "Nothing to copy: my folder is up to date.\n"
+    assert lab("my folder", "--copy-only") == "Nothing to copy: my folder is up to date.\n"
 
 
 def test_in_the_repository_the_command_that_renews_is_makes(repository: Path):
-    call("--copy-only")
+    lab("--copy-only")
     original = repository / "notebooks/rates.ipynb"
     original.write_text(original.read_text().replace("See", "Look at"))
-    assert call("--copy-only").endswith(": make lab FRESH=1\n")
+    assert lab("--copy-only").endswith(": make lab FRESH=1\n")
 
 
 def test_renewing_loses_nothing_however_often(repository: Path, tmp_path: Path):
-    call("mine", "--copy-only")
+    lab("mine", "--copy-only")
     (tmp_path / "mine/figure.png").write_text(MINE)
     written = []
     for number in range(3):
         for name in ("rates.ipynb", "docs/page.md"):
             (tmp_path / "mine" / name).write_text(f"{MINE} {number} {name}")
             written.append(f"{MINE} {number} {name}".encode())
-        call("mine", "--copy-only", "--fresh")
+        lab("mine", "--copy-only", "--fresh")
     kept = contents(tmp_path / "mine")
     assert set(written) <= {*kept.values()} and kept["figure.png"].decode() == MINE
     assert {kept[name] for name in copies.originals()} == {*copies.originals().values()}
 
 
 def test_a_copy_whose_original_is_gone_stays_until_all_are_renewed(repository: Path, tmp_path: Path):
-    call("mine", "--copy-only")
+    lab("mine", "--copy-only")
     before = (tmp_path / "mine/rates.ipynb").read_bytes()
     (repository / "notebooks/rates.ipynb").unlink()
     assert "rates.ipynb" in copies.copy_to(Path("mine")).older
     assert (tmp_path / "mine/rates.ipynb").read_bytes() == before
-    call("mine", "--copy-only", "--fresh")
+    lab("mine", "--copy-only", "--fresh")
     (backup,) = (tmp_path / "mine").glob("backup_*")
     assert not (tmp_path / "mine/rates.ipynb").exists() and contents(backup)["rates.ipynb"] == before
 
 
 def test_a_copy_whose_original_moved_is_kept_beside_the_new_one(repository: Path, tmp_path: Path):
-    call("mine", "--copy-only")
+    lab("mine", "--copy-only")
     old, new = tmp_path / "mine/rates.ipynb", tmp_path / "mine/evidence/rates.ipynb"
     old.write_text(MINE)
     (repository / "notebooks/evidence").mkdir()
@@ -142,18 +140,18 @@ def test_a_copy_whose_original_moved_is_kept_beside_the_new_one(repository: Path
     done = copies.copy_to(Path("mine"))
     assert done.added == ("evidence/rates.ipynb",) and "rates.ipynb" in done.older
     assert old.read_text() == MINE and b"[docs/page.md](../docs/page.md)" in new.read_bytes()
-    call("mine", "--copy-only", "--fresh")
+    lab("mine", "--copy-only", "--fresh")
     (backup,) = (tmp_path / "mine").glob("backup_*")
     assert not old.exists() and new.exists() and (backup / "rates.ipynb").read_text() == MINE
 
 
 @pytest.mark.parametrize("damage", ["", "{}", None])
 def test_a_lost_record_costs_a_line_and_no_work(repository: Path, tmp_path: Path, damage: str | None):
-    call("mine", "--copy-only")
+    lab("mine", "--copy-only")
     (tmp_path / "mine/rates.ipynb").write_text(MINE)
     record = tmp_path / "mine/.copies.json"
     record.unlink() if damage is None else record.write_text(damage)
-    assert "rates.ipynb" in call("mine", "--copy-only")
+    assert "rates.ipynb" in lab("mine", "--copy-only")
     assert (tmp_path / "mine/rates.ipynb").read_text() == MINE
 
 
@@ -172,21 +170,21 @@ def test_what_cannot_be_written_leaves_no_half_of_a_notebook(tmp_path: Path):
 @pytest.mark.parametrize("folder", [".", "notebooks", "notebooks/../notebooks"])
 def test_a_folder_of_originals_is_refused(repository: Path, folder: str):
     before = contents(repository)
-    assert "Expected folder=" in call(repository / folder, "--copy-only", "--fresh", code=2)
+    assert "Expected folder=" in lab(repository / folder, "--copy-only", "--fresh", code=2)
     assert contents(repository) == before
 
 
 def test_a_link_to_an_original_is_refused(repository: Path, tmp_path: Path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/rates.ipynb").symlink_to(repository / "notebooks/rates.ipynb")
-    assert "Expected folder='mine'" in call("mine", "--copy-only", "--fresh", code=2)
+    assert "Expected folder='mine'" in lab("mine", "--copy-only", "--fresh", code=2)
 
 
 def test_jupyterlab_serves_the_working_folder_and_nothing_above(repository: Path, monkeypatch: pytest.MonkeyPatch):
     run: list[tuple[list[str], dict[str, str]]] = []
     monkeypatch.setattr(os, "execve", lambda program, *rest: run.append(rest))
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", "/theirs")
-    call("mine", "--port", "9000", "--no-browser")
+    lab("mine", "--port", "9000", "--no-browser")
     ((command, environment),) = run
     ours, theirs = environment["JUPYTER_CONFIG_PATH"].split(os.pathsep)
     assert theirs == "/theirs" and (Path(ours) / "labconfig/default_setting_overrides.json").exists()
@@ -194,12 +192,22 @@ def test_jupyterlab_serves_the_working_folder_and_nothing_above(repository: Path
     assert "--port=9000" in command and "--LabApp.default_url=/lab/tree/00_start_here.ipynb" in command
 
 
+def test_jupyterlab_trusts_copies_that_are_as_they_left_the_package(repository: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "execve", lambda program, *rest: None)
+    lab("mine", "--copy-only")
+    changed = Path("mine/rates.ipynb")
+    changed.write_text(changed.read_text().replace("See", MINE))
+    lab("mine")
+    signed = NotebookNotary().check_signature
+    assert signed(nbformat.read("mine/00_start_here.ipynb", 4)) and not signed(nbformat.read(changed, 4))
+
+
 def test_without_jupyterlab_one_line_says_what_to_install(repository: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(catalogue.importlib.util, "find_spec", lambda name: None)
-    (line,) = call("mine", code=2).splitlines()
+    (line,) = lab("mine", code=2).splitlines()
     assert line == "dpnotes: Expected jupyterlab, which is not installed: pip install 'dpnotes[lab]'"
     assert not Path("mine").exists()
-    call("mine", "--copy-only")
+    lab("mine", "--copy-only")
 
 
 def test_git_ignores_what_readers_and_students_write():
@@ -218,12 +226,12 @@ def test_what_a_wheel_carries_is_copied_into_the_current_folder_and_is_not_writt
         shutil.move(repository / name, carried / name)
     (repository / "notebooks").mkdir()  # those of another package, at the same place
     assert results_folder() == carried / "notebooks" / "results"
-    assert call("--copy-only") == "4 files copied into dpnotes_notebooks.\n"
+    assert lab("--copy-only") == "4 files copied into dpnotes_notebooks.\n"
     rates = carried / "notebooks" / "rates.ipynb"
     rates.write_text(rates.read_text().replace("See", "Look at"))
-    assert call("--copy-only").endswith(": dpnotes lab --fresh\n")
+    assert lab("--copy-only").endswith(": dpnotes lab --fresh\n")
     before = contents(carried)
-    assert "Expected folder=" in call(carried / "notebooks", "--copy-only", code=2)
+    assert "Expected folder=" in lab(carried / "notebooks", "--copy-only", code=2)
     assert contents(carried) == before
 
 
@@ -279,14 +287,6 @@ def test_a_copy_is_its_original_but_for_its_links():
     for name, content in copies.originals().items():
         original = ROOT / ("notebooks" if name.endswith(".ipynb") else "") / name
         assert without_links(content.decode()) == without_links(original.read_text()), name
-
-
-def test_copying_loads_nothing_heavy():
-    heavy = {"torch", "sympy", "nbformat", "ipywidgets"}
-    program = f"import sys; from dpnotes.notebook import copies; print({heavy} & {{*sys.modules}})"
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert run.stdout == "set()\n"
 
 
 def test_an_exported_page_folds_what_the_notebook_folds_and_shows_stills(tmp_path: Path):

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from command import call
 from nbformat import NotebookNode
-from typer.testing import CliRunner
 
-from dpnotes.cli.main import app
 from dpnotes.notebook import copies, handout
 from dpnotes.notebook.write import environment, execute
 from tests.notebook.test_exercises import ASKED, SOLUTIONS, planted, readable
@@ -88,12 +87,11 @@ def test_a_notebook_that_breaks_the_rules_is_named_and_nothing_is_written(
 def test_the_command_line_says_what_was_written_or_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     originals = {"n.ipynb": nbformat.writes(notebook()).encode()}
     monkeypatch.setattr(handout.copies, "originals", lambda: originals)
-    done = CliRunner().invoke(app, ["handout", str(tmp_path / "made")])
-    first, wheel, last = done.stdout.splitlines()
+    first, wheel, last = call("handout", tmp_path / "made").stdout.splitlines()
     assert first == "n.ipynb: 1 exercise" and wheel.startswith("dpnotes-") and last.endswith("written")
     originals["n.ipynb"] = nbformat.writes(notebook(tagged="nothing")).encode()
-    refused = CliRunner().invoke(app, ["handout", str(tmp_path / "other")])
-    assert refused.exit_code == 2 and not (tmp_path / "other").exists()
+    refused = call("handout", tmp_path / "other", code=2)
+    assert not (tmp_path / "other").exists()
     assert refused.stderr.startswith("dpnotes: n.ipynb: Expected a cell with the tag 'exercise'")
 
 

@@ -7,7 +7,6 @@ from itertools import combinations
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor
 
 from dpnotes.core import FRESH, WHOLE, Sampling
 from dpnotes.oracles import batches as module
@@ -75,27 +74,6 @@ def test_a_poisson_rate_is_rounded_to_the_private_side(monkeypatch: pytest.Monke
     assert sample.examples is not None and sample.examples.tolist() == [[0, 1]] and sample.present.all()
 
 
-@pytest.mark.parametrize("scheme", [Sampling.fixed_size(2, 5), Sampling.poisson(0.4)])
-@pytest.mark.parametrize("other", ["call", "run", "control"])
-def test_batches_of_calls_and_of_runs_are_independent(scheme, other):
-    calls = torch.zeros(4000, dtype=torch.int64)
-    streams = Streams.of("pairs", range(4000))
-    first = member(draw(scheme, 5, streams, "test", calls))
-    second = {
-        "call": lambda: member(draw(scheme, 5, streams, "test", calls + 1)),
-        "run": lambda: first.roll(1),
-        "control": lambda: member(draw(scheme, 5, streams, "test", calls)),
-    }[other]()
-    table = [[int(((first == a) & (second == b)).sum()) for a in (0, 1)] for b in (0, 1)]
-    assert (stats.chi2_contingency(table).pvalue > LEVEL) == (other != "control")
-
-
-def member(sample: module.DrawnBatch) -> Tensor:
-    """Return for each run whether example 0 is in the batch."""
-    assert sample.examples is not None
-    return ((sample.examples == 0) & sample.present).any(1).long()
-
-
 @pytest.mark.parametrize(("batch_size", "num_examples"), [(1, 1), (512, 60_000), (3, 7), (7, 7), (60, 100), (99, 100)])
 def test_a_large_batch_has_its_size_and_no_example_twice(batch_size, num_examples):
     sample = draw(
@@ -124,6 +102,8 @@ def test_a_sample_is_a_function_of_the_run_and_the_call_alone(scheme):
         assert alone.examples is not None
         assert torch.equal(together.examples[i][together.present[i]], alone.examples[0][alone.present[0]])
     assert not torch.equal(together.examples[1], together.examples[2])
+    later = draw(scheme, 40, Streams.of(0, names), "test", calls + 1).examples
+    assert later is not None and not torch.equal(later[1], together.examples[1]), "another call is another batch"
 
 
 def test_draws_that_run_out_are_an_error(monkeypatch):
@@ -137,11 +117,16 @@ def test_draws_that_run_out_are_an_error(monkeypatch):
 @pytest.mark.parametrize(
     ("count", "num_examples"), [(1, 2), (2, 3), (2, 4), (3, 5), (5, 10), (50, 100), (5000, 10_000), (512, 60_000)]
 )
-def test_draws_run_out_less_than_once_in_a_million_million_million_calls(count: int, num_examples: int):
+def test_draws_run_out_less_than_once_in_a_million_million_million_calls(count: int, num_examples: int, monkeypatch):
     # P(fewer than k distinct ones of n in m draws) <= C(n, k - 1) ((k - 1) / n)^m, by a union over the undrawn ones. It
     # is also <= exp(-2 (mean - k + 1)^2 / m), since one draw changes their number by at most 1 (McDiarmid).
-    expected = num_examples * math.log(num_examples / (num_examples - count + 0.5))
-    draws = math.ceil(expected + 16 * math.sqrt(expected) + 16)
+    asked: list[int] = []
+    uniform = Streams.uniform
+    monkeypatch.setattr(
+        Streams, "uniform", lambda s, purpose, call, size: asked.append(size) or uniform(s, purpose, call, size)
+    )
+    distinct(count, num_examples, Streams.of(0, ["a"]), "test", 0)
+    (draws,) = asked
     few = count - 1
     choices = math.lgamma(num_examples + 1) - math.lgamma(few + 1) - math.lgamma(num_examples - few + 1)
     union = choices + draws * math.log(few / num_examples) if few else -math.inf
@@ -164,7 +149,6 @@ def test_an_empty_poisson_batch_is_padding():
     [
         (FRESH, 5, "Expected sampling='fresh' to be one of: whole, fixed-size, poisson"),
         (Sampling.fixed_size(2, 5), 6, "Expected sampling.num_examples=5 to be the data's 6"),
-        (WHOLE, 0, "Expected num_examples=0 >= 1"),
     ],
 )
 def test_bad_input_is_refused(scheme, num_examples, message):

@@ -60,6 +60,7 @@ LITTLE = 5e-7  # half of it over 3.3e38 rounds up to the least float32 number, 1
 
 
 def linear(examples: Tensor) -> CustomProblem:
+    """Return examples with these gradients at every point."""
     return CustomProblem(lambda x, a: x @ a, examples.shape[1], examples)
 
 
@@ -89,19 +90,6 @@ def test_no_weight_is_rounded_up_from_next_to_nothing(name, monkeypatch):
     for module in (clipped, minibatch, samples):
         monkeypatch.setattr(module, "flushed", lambda weights: weights)
     assert moved() > 1.5, "control: the least weight that there is would let it"
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("power", [0.51, 0.8, 1.0])
-def test_an_example_with_a_huge_gradient_is_clipped_and_without_a_finite_one_counts_as_zero(dtype, power):
-    problem = network(dtype=dtype)
-    x = points(problem, 3)
-    inputs = problem.inputs.clone()
-    inputs[4] = torch.finfo(dtype).max ** power
-    hostile = TwoLayerNetwork(inputs, problem.labels, 6, 2)
-    assert bool(hostile.gradients(x).norms().isfinite().all()) == (power < 1)
-    base, moved = (answer(p, x, Relation.REPLACE_ONE).answer for p in (problem, hostile))
-    assert ((base.value - moved.value).norm(dim=1) <= base.l2_sensitivity * (1 + 1e-5)).all()
 
 
 def test_clipping_enforces_a_sensitivity_only_where_examples_are_kept_apart():
@@ -173,14 +161,6 @@ def test_the_filter_refuses_before_it_releases():
     assert state.status.tolist() == [Status.FINISHED, Status.BUDGET_EXHAUSTED]
     assert (ledger.rho() <= overdrawn.budget * (1 + 1e-9)).all()
     assert [r.active.tolist() for r in spy.requests] == [[True, True]] * 2 + [[True, False]] + [[True]] * 2
-
-
-def test_no_finite_budget_affords_a_release_without_noise():
-    problem = network()
-    state, _, _ = run(problem, plan(1), points(problem, 1), mechanism=Exact())
-    assert state.status.tolist() == [Status.BUDGET_EXHAUSTED] and state.steps.tolist() == [0]
-    state, _, _ = run(problem, FixedNoise.none([4]), points(problem, 1), mechanism=Exact())
-    assert state.status.tolist() == [Status.FINISHED] and state.steps.tolist() == [4]
 
 
 def test_the_adaptive_plan_never_overspends_and_pays_for_the_losses_it_hears():
@@ -257,24 +237,6 @@ def test_discrete_noise_spends_the_same_and_claims_no_more_than_zcdp(dtype):
         assert claim.epsilon > 1.01 * account(events_of(ledger, 0), 1e-5).epsilon, "control: Gaussian noise claims less"
 
 
-# ---------------------------------------------------------------- law 3: no noise, no clipping
-def test_without_noise_and_clipping_the_estimate_is_the_gradient():
-    problem = network()
-    x = points(problem, 3).requires_grad_()
-    hidden, first_bias, output, bias = problem.layers(x)
-    logits = torch.tanh(problem.inputs @ hidden + first_bias[:, None]) @ output + bias[:, None]
-    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), problem.labels.repeat(3), reduction="none")
-    (expected,) = torch.autograd.grad(loss.view(3, -1).mean(1).sum(), x)
-    oracle = ClippedGradient(problem, 1e6, FixedNoise.none([1] * 3), mechanism=Exact())
-    x = x.detach()
-    _, estimate = oracle.estimate(oracle.init(x), x, Streams.of(0, range(3)), torch.ones(3, dtype=torch.bool))
-    assert (estimate.gradient - expected).abs().max() < 1e-10
-    assert estimate.num_gradients.tolist() == [12, 12, 12]
-
-
-# ---------------------------------------------------------------- law 4: the noise that arrives
-
-
 # ---------------------------------------------------------------- law 5: bits, batches, resumption
 
 
@@ -315,26 +277,8 @@ def test_a_run_that_has_ended_keeps_its_average_and_one_that_goes_on_changes_it(
         assert torch.equal(one[0], other[0]) and not torch.equal(one[1], other[1])
 
 
-def test_a_run_that_diverges_says_so_and_keeps_its_last_finite_point():
-    problem = network()
-    x = points(problem, 2)
-    oracle = ClippedGradient(problem, 1e3, plan(2))
-    method = Descent(1e308)
-    state = drive(method, oracle, method.init(x, oracle), Streams.of(0, range(2)), 10)
-    assert (state.status == Status.DIVERGED).all() and state.x.isfinite().all()
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda p: Descent(0.0), "Expected step_size=0.0 > 0"),
-        (lambda p: Descent(0.1, 1.0), "Expected 0 <= momentum=1.0 < 1"),
-        (
-            lambda p: ClippedGradient(p, 1.0, plan(2)).init(points(p, 3)),
-            "Expected equal lengths, got x: 3, runs: 2",
-        ),
-    ],
-)
-def test_bad_input_is_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make(network())
+def test_bad_input_is_refused():
+    with pytest.raises(ValueError, match="Expected 0 <= momentum=1.0 < 1"):
+        Descent(0.1, 1.0)
+    with pytest.raises(ValueError, match="Expected equal lengths, got x: 3, runs: 2"):
+        ClippedGradient(network(), 1.0, plan(2)).init(points(network(), 3))

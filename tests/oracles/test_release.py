@@ -110,6 +110,8 @@ def test_a_plan_that_is_voided_costs_nothing(name: str):
     after, given = oracle.estimate(state, x, streams, EVERY)
     unplanned, expected = ORACLES[name]().estimate(before, x, streams, EVERY)
     assert torch.equal(given.gradient, expected.gradient) and same(after, unplanned)
+    evaluations = [N] * RUNS if name == "listening" else None
+    assert evaluations == (None if given.num_evaluations is None else given.num_evaluations.tolist())
     assert bool((after.meter.spent > 0).all()), "control: what is released is paid for"
 
 

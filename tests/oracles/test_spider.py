@@ -242,37 +242,6 @@ def test_a_difference_sees_the_same_examples_at_both_points():
     assert (seen[-1][2].gradient - data_with.landscape.gradient(seen[-1][1]) - errors[0]).norm() > 0.1, "control"
 
 
-# ---------------------------------------------------------------- law 4: noise
-def errors(oracle: Spider, runs: int, dim: int, steps: int) -> tuple[list[Tensor], list[tuple]]:
-    x = torch.zeros(runs, dim, dtype=torch.float64)
-    seen = walk(oracle, x, Streams.of("noise", range(runs)), steps, 0.02)
-    assert int(seen[-1][0].meter.refreshes[0]) == 1
-    return [estimate.gradient - silent(dim).landscape.gradient(x) for _, x, estimate in seen], seen
-
-
-def test_noise_of_a_sum_is_the_tree_s_or_that_of_all_moves():
-    runs, dim, steps, s = 2000, 16, 8, 0.01
-    common = {"refresh": Refresh.path_length(1e9, M), "gradient_bound": G, "smoothness": M}
-    source = VirtualSamples(silent(dim), 10**9)
-    tree = Spider(source, Tree(8), 3.0, budget(runs, 1.0), batches=BatchSizes(100, 200), term_sensitivity=s, **common)
-    plain = Spider(source, Gaussian(), 3.0, budget(runs, 1.0), batches=BatchSizes(100, 200), **common)
-    by_tree, _ = errors(tree, runs, dim, steps)
-    by_moves, seen = errors(plain, runs, dim, steps)
-    moved = [(after[1] - before[1])[0].norm().item() for before, after in zip(seen, seen[1:], strict=False)]
-    terms = torch.tensor([2 * G / 100, *(2 * M * move / 200 for move in moved)])
-    # 32,000 numbers: a standard deviation is off by 0.4% with one standard error; 2% is beyond 5 of them.
-    for t in range(1, steps + 1):
-        of_tree = 3.0 * s * math.sqrt(t.bit_count())
-        of_moves = 3.0 * float(terms[:t].square().sum().sqrt())
-        assert by_tree[t - 1].std().item() == pytest.approx(of_tree, rel=0.02)
-        assert by_moves[t - 1].std().item() == pytest.approx(of_moves, rel=0.02)
-        for wrong in (0.95, 1.05):
-            assert by_tree[t - 1].std().item() != pytest.approx(wrong * of_tree, rel=0.02)
-    assert by_tree[7].std() < 0.7 * by_tree[6].std(), "control: the noise of independent terms never falls"
-    pair = torch.stack([by_moves[0].flatten(), (by_moves[1] - by_moves[0]).flatten()])
-    assert abs(float(torch.corrcoef(pair)[0, 1])) < 0.03
-
-
 # ---------------------------------------------------------------- law 5: bits, memory and meter
 def small_oracle(runs: int, mechanism: Any) -> Spider:
     tree = isinstance(mechanism, Tree)

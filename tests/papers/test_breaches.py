@@ -14,21 +14,16 @@ from dp_accounting.pld import privacy_loss_distribution
 from scipy.integrate import quad
 from scipy.linalg import solve_triangular
 from scipy.optimize import brentq
-from scipy.stats import laplace, norm
+from scipy.stats import laplace
 
 from dpnotes import papers
-from dpnotes.theory.claims import Breach, Erratum, Severity, mechanisms
+from dpnotes.theory.claims import Breach, Erratum, Severity
+from tests.papers.profile import gaussian
 
 LOG = math.log(1e6)  # ln(1/delta) of delta = 1e-6
 LOG2 = math.log2(1e6)  # the same to base 2, to which Algorithm 1 of two papers counts its levels
 LEVELS, SHIFTED = 11, 23  # nodes of a leaf (1024 leaves); nodes that a reset at the half shifts (4096 leaves)
 BREACHES: dict[str, Breach] = {c.id: c.erratum.breach for c in papers.claims() if c.erratum and c.erratum.breach}
-
-
-def gaussian(epsilon: float, ratio: float) -> float:
-    """Return the least delta of a Gaussian mechanism whose sensitivity is `ratio` standard deviations."""
-    upper, lower = ratio / 2 - epsilon / ratio, -ratio / 2 - epsilon / ratio
-    return float(norm.cdf(upper) - math.exp(epsilon) * norm.cdf(lower))
 
 
 def laplacian(epsilon: float, ratio: float) -> float:
@@ -178,15 +173,6 @@ def test_control_what_breaks_for_one_base_only_is_no_accusation():
     assert erratum is not None and erratum.severity == Severity.CONSTANT and erratum.breach is None
 
 
-def test_a_flawed_mechanism_counts_once():
-    counted = mechanisms(papers.claims())
-    assert sum(map(len, counted.values())) == len(BREACHES)
-    assert {paper: len(found) for (paper, _), found in counted.items() if paper == "adaptive_batch"} == {
-        "adaptive_batch": 9
-    }, "nine misprints of one tree"
-    assert len(counted) == 6
-
-
 def test_the_nodes_of_one_tree_that_is_asked_anew_at_the_half():
     """2 K - 1 for 2^K leaves: counted for small trees, and for 4096 leaves by the noises themselves.
 
@@ -213,7 +199,7 @@ def test_every_privacy_breaking_entry_has_a_number_that_is_computed_here():
 def test_the_number_is_reproduced(name: str):
     breach = BREACHES[name]
     found = REACHED[name](breach.epsilon)
-    assert found > breach.delta
+    assert found > breach.stated
     digits = 4 if breach.reached > 0.9 else 2
     assert float(f"{found:.{digits}g}") == pytest.approx(breach.reached, rel=1e-9)
 
@@ -239,3 +225,14 @@ def test_a_breach_stands_exactly_where_privacy_breaks(severity: Severity, breach
         Breach(1, 1e-6, 1e-6, "nowhere", "any")
     with pytest.raises(ValueError, match="the name of a mechanism"):
         Breach(1, 1e-6, 0.1, "anywhere", " ")
+
+
+def test_a_breach_of_zcdp_is_stated_and_compared_in_rho():
+    """Noise for half the sensitivity: rho is `(sensitivity / noise)**2 / 2`, four times the stated one."""
+    noise = 1 / math.sqrt(2 * 0.5)
+    breach = Breach.zcdp(0.5, 0.5 * (2 / noise) ** 2, "one step", "Algorithm 2")
+    assert str(breach) == "0.5-zCDP is stated, and rho is 2: one step" and breach.stated == 0.5
+    assert Breach.zcdp(0.5, math.inf, "a norm without noise", "Algorithm 2").reached == math.inf
+    with pytest.raises(ValueError, match=r"Expected reached=0\.5 in \(0\.5, inf\]"):
+        Breach.zcdp(0.5, 0.5, "nowhere", "Algorithm 2")
+    assert Erratum(Severity.PRIVACY, "wrong", None, "v1", breach=breach).mechanism == "Algorithm 2"

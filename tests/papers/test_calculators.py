@@ -7,11 +7,10 @@ from functools import partial
 
 import numpy as np
 import pytest
+from command import call
 from counting import python_calls
-from typer.testing import CliRunner
 
 from dpnotes import papers
-from dpnotes.cli.main import app
 from dpnotes.core import WHOLE, Relation, Sampling
 from dpnotes.papers.accountant import DELTA, delta_at
 from dpnotes.papers.adaptive_batch.calculators import LYAPUNOV, TREE_SIZE
@@ -33,9 +32,7 @@ NAMED = {name: one for key in (*papers.PAPERS, "privacy") for name, one in paper
 
 
 def printed(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["calc", *arguments])
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    return call("calc", *arguments).stdout
 
 
 # ---------------------------------------------------------------- names
@@ -88,8 +85,8 @@ def test_calc_on_the_command_line(arguments, expected):
 
 def test_a_name_that_is_none_is_one_line():
     for name, message in (("privacy.nothing", "to be one of: privacy.delta"), ("goldstein.nodes", "did you mean")):
-        result = CliRunner().invoke(app, ["calc", name, "t=1"])
-        assert result.exit_code == 2 and message in result.stderr and len(result.stderr.splitlines()) == 1
+        (line,) = call("calc", name, "t=1", code=2).stderr.splitlines()
+        assert message in line
 
 
 # ---------------------------------------------------------------- what a slider waits for

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 import sympy
+from statement_mutants import mutants, still_true
 
 import dpnotes
 from dpnotes import papers
@@ -27,7 +28,6 @@ from dpnotes.theory import certificates, errata
 from dpnotes.theory.cache import Verdicts, sources
 from dpnotes.theory.claims import Claim, Paper, Severity, mechanisms
 from dpnotes.theory.inequalities import Monotone
-from dpnotes.theory.mutants import mutants, still_true
 from dpnotes.theory.premises import fallen, word
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Identity, Reason, Statement, Uncheckable
@@ -419,6 +419,11 @@ def test_citations_and_the_version_that_was_read(paper: str):
     assert card.bibtex.count("{") == card.bibtex.count("}"), "Expected as many { as } in the bibtex of PAPER."
 
 
+def test_a_paper_that_is_none_is_named():
+    with pytest.raises(ValueError, match="Expected 'nobody' to be one of: .*budget_schedules"):
+        papers.paper("nobody")
+
+
 # ---------------------------------------------------------------- anchors
 @functools.cache
 def page() -> str:
@@ -501,6 +506,19 @@ def test_statements_print_their_regime():
         statement = claim.statement
         if getattr(statement, "regime", None) or getattr(statement, "conditions", None):
             assert " for " in statement.plain() and "\\text{for }" in statement.latex(), claim.id
+
+
+def test_a_correction_of_a_definition_is_shown():
+    at, claims = Paper("example", "title", ("author",), "venue", 2024, "", "", "version 1", "").section()
+    gamma = PaperSymbols("example").symbol("gamma", "decay")
+    printed = Identity(_X, _X * gamma, _X * (1 - 1 / _X), where={gamma: 1 - 2 / _X})
+    corrected = replace(printed, where={gamma: 1 - 1 / _X})
+    at("thm1", "Theorem 1", "title")(printed, "origin", Severity.CONSTANT("gamma is 1 - 1/x.", corrected))
+    assert claims[0].printed_text == "x = gamma*x" and claims[0].corrected_text == "x = gamma*x with gamma = 1 - 1/x"
+    assert claims[0].corrected == "x = \\gamma x \\quad \\text{with } \\gamma = 1 - \\frac{1}{x}"
+    assert claims[0].erratum is not None
+    row = errata.Entry(claims[0], claims[0].erratum, claims[0].check(), corrected.verdict()).row()
+    assert str(row["evidence"]).startswith("contradicted") and str(row["corrected"]).endswith("with gamma = 1 - 1/x")
 
 
 def broken_group(latex: str) -> str | None:

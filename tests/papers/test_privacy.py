@@ -323,10 +323,7 @@ CASES: dict[str, dict[str, Case]] = {
         "calculators.DETERMINISTIC_LOOP": lambda draw: noisy_sgd_loop(draw, noisy_sgd_numbers.DETERMINISTIC_LOOP),
         "calculators.SAMPLE_SIZE": noisy_sgd_sample_size,
     },
-    "train": {
-        "noise.calibrated_noise": noisy_sgd_noise,
-        "plan.TrainingPlan": noisy_sgd_plan,
-    },
+    "train": {"noise.calibrated_noise": noisy_sgd_noise, "plan.TrainingPlan": noisy_sgd_plan},
 }
 PARTS = (*papers.PAPERS, "train")
 ORDER = "an order of magnitude, which no set of constants calls more than that"

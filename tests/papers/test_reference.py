@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import WHOLE
-from dpnotes.methods.drift_escape import Repeat
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.holdings import ClientSamples
 from dpnotes.oracles.samples import ORDER_PURPOSE, DataSetSamples, VirtualSamples, shuffled
@@ -29,6 +28,7 @@ from dpnotes.papers.drift_escape import derivatives as model_derivatives
 from dpnotes.papers.drift_escape import reference as escape_reference
 from dpnotes.papers.drift_escape import selection as model_selection
 from dpnotes.papers.drift_escape.distributed import distributed_drift_escape
+from dpnotes.papers.drift_escape.escaping import Repeat
 from dpnotes.papers.goldstein import reference as goldstein_reference
 from dpnotes.papers.noisy_sgd import reference as noisy_reference
 from dpnotes.privacy.calibration import gaussian_std
@@ -277,10 +277,7 @@ ESCAPES: dict[str, tuple[Escape, int]] = {
     "go on, 9 and 21 as printed": (Escape(escapes(1.25), START, False, "go on"), 28),
     "go on, descending until the data are gone": (Escape(escapes(1.25, threshold=1e-300), START, False, "go on"), 110),
     "until no example is left": (
-        replace(
-            DESCENDING,
-            total=10**9 - next(islice(escape_steps(escape_reference, DESCENDING), 19, None)).left,
-        ),
+        replace(DESCENDING, total=10**9 - next(islice(escape_steps(escape_reference, DESCENDING), 19, None)).left),
         20,
     ),
 }

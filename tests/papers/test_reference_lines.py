@@ -243,10 +243,7 @@ def last_leaf_is_the_one_before(module: Any, printed: set[int]) -> bool:
     return module.node(8, 8, printed) == module.node(7, 8, printed)
 
 
-BOWL = {
-    "losses": lambda at, places: at.square().sum(2) / 2,
-    "gradients": lambda at, places: at.sign(),
-}
+BOWL = {"losses": lambda at, places: at.square().sum(2) / 2, "gradients": lambda at, places: at.sign()}
 
 
 def queries_at(function: str, points: list[Tensor], asked: str, m: int) -> Callable[[Any, set[int]], list[Any]]:

@@ -9,13 +9,15 @@ from types import ModuleType
 
 import pytest
 
-from dpnotes.methods import descent, drift_escape, online_to_nonconvex, spider_descent
-from dpnotes.oracles import blocks, clients, clipped, holdings, minibatch, samples, smoothed, spider
+from dpnotes.methods import descent, spider_descent
+from dpnotes.oracles import blocks, clients, clipped, holdings, minibatch, samples, spider
 from dpnotes.papers.adaptive_batch import reference as adaptive_reference
 from dpnotes.papers.budget_schedules import reference as schedules_reference
 from dpnotes.papers.drift_escape import derivatives as model_derivatives
+from dpnotes.papers.drift_escape import escaping
 from dpnotes.papers.drift_escape import reference as escape_reference
 from dpnotes.papers.drift_escape import selection as model_selection
+from dpnotes.papers.goldstein import conversion, smoothed
 from dpnotes.papers.goldstein import reference as goldstein_reference
 from dpnotes.papers.noisy_sgd import reference as noisy_reference
 from dpnotes.privacy import filter as filters
@@ -156,12 +158,12 @@ AWAY: list[tuple[str, ModuleType, str, str, str]] = [
      "= state.previous if self.as_printed else norms", "= norms"),
     ("drift escape, refresh, from a saddle", spider, "Spider.remember",
      "torch.where(plan.begins[:, None], values[0], old.gradient + values[0])", "values[0]"),
-    ("drift escape, refresh, from a saddle", drift_escape, "DriftEscape.step",
+    ("drift escape, refresh, from a saddle", escaping, "DriftEscape.step",
      "= settings.radius)", "= 2 * settings.radius)"),
-    ("drift escape, refresh", drift_escape, "DriftEscape.step",
+    ("drift escape, refresh", escaping, "DriftEscape.step",
      "oracle_state = oracle.rollback(oracle_state, oracle_state, again, refresh=True)", "pass"),
-    ("drift escape, refresh", drift_escape, "DriftEscape.step", "x = select(done, anchor, x)", "pass"),
-    ("drift escape, restore, from a saddle", drift_escape, "DriftEscape.step",
+    ("drift escape, refresh", escaping, "DriftEscape.step", "x = select(done, anchor, x)", "pass"),
+    ("drift escape, restore, from a saddle", escaping, "DriftEscape.step",
      "anchor - (step_size * anchor_gradient).to(anchor)", "anchor"),
     ("clients, from a slope", clients, "Clients.release", ", self.blocks.num_clients)", ", len(self.blocks.members))"),
     ("clients, from a slope", clients, "Clients.streams_of", ", clients.repeat", ", 0 * clients.repeat"),
@@ -176,12 +178,12 @@ AWAY: list[tuple[str, ModuleType, str, str, str]] = [
     ("model selection", model_selection, "Selection._logarithm", "* self.num_models /", "/"),
     ("model selection, 7 as printed", model_selection, "Selection.accepts",
      "(norms <= self.accuracy + far) & (eigenvalues >= least)", "norms <= self.accuracy + far"),
-    ("O2NC, Algorithm 3", online_to_nonconvex, "OnlineToNonconvex.step",
+    ("O2NC, Algorithm 3", conversion, "OnlineToNonconvex.step",
      ", settings.largest_move /", ", 1.1 * settings.largest_move /"),
-    ("O2NC, Algorithm 5", online_to_nonconvex, "OnlineToNonconvex.step",
+    ("O2NC, Algorithm 5", conversion, "OnlineToNonconvex.step",
      "select(whole & (lot * windows < 1), average, state.chosen)  # the k-th of them with probability 1 / k",
      "average"),
-    ("O2NC, Algorithm 5, a period of one", online_to_nonconvex, "OnlineToNonconvex.step",
+    ("O2NC, Algorithm 5, a period of one", conversion, "OnlineToNonconvex.step",
      "total + state.x, moved", "total + x, moved"),
     ("O2NC, Algorithm 3, line 14 as printed", smoothed, "SmoothedBatch._estimates",
      "points if not samples.independent else points[:1]", "points"),

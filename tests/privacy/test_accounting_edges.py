@@ -37,7 +37,7 @@ from dpnotes.privacy.accounting import (
     epsilon_to_rho,
     rho_to_epsilon,
 )
-from dpnotes.privacy.calibration import gaussian_delta, gaussian_std, noise_multiplier, tree_std
+from dpnotes.privacy.calibration import gaussian_std, noise_multiplier, tree_std
 from dpnotes.privacy.events import Event, clipped_sensitivity, events_of, merged, to_dp_event
 from tests.privacy.test_accounting import ADD_OR_REMOVE, REPLACE_ONE, ZERO_OUT, exact_delta, poisson
 
@@ -409,41 +409,21 @@ def test_the_multiplier_for_events_is_on_the_private_side(sampling):
 
 # ---------------------------------------------------------------- guarantees
 def test_a_guarantee_names_what_it_rests_on_and_what_it_leaves_out():
-    claim = account(
-        [Event(1.0, ZERO_OUT)],
-        1e-5,
-        assumptions=(
-            Assumption("clipping bounds every gradient", "enforced"),
-            Assumption("the sensitivity is that of Lemma 1", "proved"),
-            bound_was_checked(2.5, exceeded=0, checked=100),
-            SEED_IS_PUBLIC,
-        ),
-        not_covered=(BATCH_NORM, TUNED_ON_PRIVATE_DATA, STATISTICS_WITHOUT_NOISE),
-    )
-    said = str(claim)
-    for words in (
-        "proved: the sensitivity is that of Lemma 1",
-        "enforced: clipping bounds every gradient",
-        "checked: every gradient norm is at most 2.5 (exceeded by 0 of 100)",
-        "so that it is a demonstration",
-        "NOT covered: statistics of batch normalisation",
-        "parameters tuned on the private data",
-        "released without noise",
-    ):
-        assert words in said
+    told = {
+        Assumption("the sensitivity is that of Lemma 1", "proved"): "proved: the sensitivity is that of Lemma 1",
+        Assumption("clipping bounds every gradient", "enforced"): "enforced: clipping bounds every gradient",
+        bound_was_checked(2.5, 0, 100): "checked: every gradient norm is at most 2.5 (exceeded by 0 of 100)",
+        SEED_IS_PUBLIC: "so that it is a demonstration",
+    }
+    left = {
+        BATCH_NORM: "NOT covered: statistics of batch normalisation",
+        TUNED_ON_PRIVATE_DATA: "parameters tuned on the private data",
+        STATISTICS_WITHOUT_NOISE: "released without noise",
+    }
+    claim = account([Event(1.0, ZERO_OUT)], 1e-5, assumptions=tuple(told), not_covered=tuple(left))
+    for words in (*told.values(), *left.values()):
+        assert words in str(claim)
     assert claim.holds and "NOT covered" not in str(replace(claim, not_covered=()))
-
-
-def test_a_bound_that_was_exceeded_claims_nothing():
-    broken = bound_was_checked(2.5, exceeded=1, checked=10**6)
-    claim = account([Event(1.0, ZERO_OUT)], 1e-5, assumptions=(broken,))
-    assert not claim.holds and "-DP" not in str(claim)
-    assert str(claim) == (
-        "no guarantee, since this did not hold: every gradient norm is at most 2.5 (exceeded by 1 of 1000000)"
-    )
-    assert isinstance(claim, Guarantee)
-    with pytest.raises(ValueError, match="Expected exceeded=3 <= checked=2"):
-        bound_was_checked(1.0, exceeded=3, checked=2)
 
 
 # ---------------------------------------------------------------- speed
@@ -465,25 +445,16 @@ def test_the_closed_form_needs_no_accountant_and_what_one_said_is_remembered(mon
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Event(0.0, ZERO_OUT), "Expected noise_multiplier=0.0 > 0"),
         (lambda: Event(1e-200, ZERO_OUT), "Expected 1e-06 <= noise_multiplier=1e-200 <= 1e[+]12"),
         (lambda: Event(1e200, ZERO_OUT), "Expected 1e-06 <= noise_multiplier=1e[+]200 <= 1e[+]12"),
         (lambda: Event(1.0, ZERO_OUT, count=10**10), "Expected count=10000000000 <= 1e[+]09"),
-        (lambda: Event(1.0, ZERO_OUT, count=0), "Expected count=0 >= 1"),
-        (lambda: Sampling.poisson(0.0), "Expected rate=0.0 > 0"),
-        (lambda: Sampling.poisson(1.5), "Expected 0 < rate=1.5 <= 1"),
         (lambda: Sampling("poisson", 0.1, 10), "Expected num_examples=10 to be 1 with scheme='poisson'"),
         (lambda: Sampling("whole", 0.5), "Expected rate=0.5 to be 1 with scheme='whole'"),
-        (lambda: Sampling("fixed-size", 0.0, 10), "Expected rate=0.0 > 0"),
         (lambda: Sampling("fixed-size", 0.25, 10), "Expected rate=0.25 of num_examples=10 to be a whole number"),
-        (lambda: Sampling("fixed-size", 0.5, 0), "Expected num_examples=0 >= 1"),
-        (lambda: Sampling.fixed_size(0, 10), "Expected batch_size=0 >= 1"),
-        (lambda: Sampling.fixed_size(11, 10), "Expected num_examples=10 >= 11"),
         (lambda: account([], 1e-5), "Expected at least one event"),
+        (lambda: bound_was_checked(1.0, exceeded=3, checked=2), "Expected exceeded=3 <= checked=2"),
         (lambda: account(poisson(1e-3, 0.1, 1), 1e-5, "PLD"), "Expected noise_multiplier=0.001 >= 0.05"),
         (lambda: account(poisson(0.051, 0.5, 10**6), 1e-5, "PLD"), r"Expected a distribution of \d+ <= 4194304 points"),
-        (lambda: clipped_sensitivity(0.0, 10, ZERO_OUT), "Expected clip=0.0 > 0"),
-        (lambda: clipped_sensitivity(1.0, 0, ZERO_OUT), "Expected divisor=0 > 0"),
     ],
 )
 def test_bad_input_is_refused(call, message):
@@ -494,11 +465,6 @@ def test_bad_input_is_refused(call, message):
 def test_a_few_quiet_laplace_releases_cost_less_in_divergence_than_their_epsilons():
     event = Event(20.0, ZERO_OUT, count=50, noise="laplace")
     assert account([event], 1e-5, "RDP").epsilon < 50 / 20, "an order's divergence, not its bound, is what is added up"
-
-
-def test_one_negative_multiplier_among_many_is_refused():
-    with pytest.raises(ValueError, match=r"Expected noise_multiplier=-1.0 >= 0"):
-        gaussian_delta(1.0, np.array([2.0, -1.0]))
 
 
 def test_a_sampled_release_is_composed_in_both_directions():

@@ -1,13 +1,13 @@
 """The library's own mechanisms under attack: exact densities, samples, and copies with one wrong line."""
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
+from stand_ins import UnitRuns
 from torch import Tensor
 
 from dpnotes.core import FRESH, Ledger, Relation, Request, Sensitive
@@ -18,18 +18,6 @@ from dpnotes.privacy.museum import exhibits, module_with_line_replaced
 from dpnotes.random.streams import Streams
 
 STEPS, DELTA = 16, 1e-5
-
-
-@dataclass(frozen=True)
-class UnitDraws:
-    """Stand-in for streams: run 0 draws zeros, run r draws 1 at call r - 1 and zeros otherwise."""
-
-    keys: Tensor
-    secret: bool = False
-
-    def normal(self, purpose: str, call: Any, size: int) -> Tensor:
-        rows = torch.arange(len(self.keys)) - 1
-        return (rows == torch.as_tensor(call)).double()[:, None].repeat(1, size)
 
 
 def sums(
@@ -51,7 +39,7 @@ def sums(
 
 def pair_of(mechanism: Any, step: int, restarts: frozenset[int] = frozenset()) -> tuple[GaussianPair, float]:
     """Return the exact densities of the mechanism's running sums with and without the increment of one step."""
-    unit = UnitDraws(torch.zeros(STEPS + 1, 2, dtype=torch.int64))
+    unit = UnitRuns(torch.zeros(STEPS + 1, 2, dtype=torch.int64))
     without, rho = sums(mechanism, torch.zeros(STEPS, dtype=torch.float64), unit, restarts)
     included, _ = sums(mechanism, torch.eye(STEPS, dtype=torch.float64)[step], unit, restarts)
     return GaussianPair(without[0], included[0] - without[0], without[1:] - without[0]), rho

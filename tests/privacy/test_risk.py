@@ -23,7 +23,7 @@ from dpnotes.guarantees import (
 )
 from dpnotes.papers.accountant import RISK
 from dpnotes.privacy import pld, risk
-from dpnotes.privacy.accounting import account, guarantee
+from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import Event
 from dpnotes.privacy.risk import Risk
 
@@ -221,15 +221,6 @@ def test_a_broken_claim_excludes_nothing():
         "Nothing is guaranteed, since an assumption did not hold."
     )
     assert (found.missed(SHARES) == 0).all()
-
-
-def test_a_filter_keeps_its_budget_as_one_release():
-    gaussian, other = (guarantee(0.5, 1e-5, ZERO_OUT, gaussian_noise=flag) for flag in (True, False))
-    assert is_tight(risk.of(gaussian), gaussian_misses(1.0), float(stats.norm.cdf(0.5)))
-    assert other.events == (Event(1.0, ZERO_OUT, noise="zcdp"),)
-    for rho in (0.0, 1e-15, 1e13):  # outside the range of an event
-        claim = guarantee(rho, 1e-5, ZERO_OUT, gaussian_noise=True)
-        assert claim.events == () and risk.of(claim).right == pytest.approx(0.5 if rho < 1 else 1.0, abs=1e-5)
 
 
 # ---------------------------------------------------------------- events without a closed form or a distribution

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dpnotes.problems.architectures import conv_net, load_pretrained, resnet18, small_conv_net
+from dpnotes.problems.architectures import conv_net, load_pretrained, resnet18
 
 
 def size(module: nn.Module) -> int:
@@ -60,11 +60,6 @@ def test_the_conv_net_is_what_it_says() -> None:
     }
     groups = [layer.num_groups for layer in conv_net(norm="group").modules() if isinstance(layer, nn.GroupNorm)]
     assert groups == [32] * 8
-
-
-def test_the_small_conv_net_has_what_it_says() -> None:
-    assert size(small_conv_net()) == 1_442
-    assert small_conv_net(3, in_channels=3, width=1)(torch.zeros(2, 3, 4, 4)).shape == (2, 3)
 
 
 # torchvision.models.resnet18().state_dict(), listed: each name with the shape of its tensor.

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 import torch
-from modules import Both, normal
+from modules import Both, normal, small_conv_net
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -18,7 +18,7 @@ from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.papers.drift_escape.derivatives import ExampleDerivatives
 from dpnotes.privacy.mechanisms import Exact
 from dpnotes.privacy.noise import FixedNoise
-from dpnotes.problems.architectures import conv_net, resnet18, small_conv_net
+from dpnotes.problems.architectures import conv_net, resnet18
 from dpnotes.problems.closed import Open, closed, is_known, stand_ins
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.modules import ModuleProblem

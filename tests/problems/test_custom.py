@@ -5,30 +5,9 @@ import math
 import pytest
 import torch
 
-from dpnotes.core import Constant, Problem
+from dpnotes.core import Constant
 from dpnotes.problems.custom import CustomProblem
-from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.problems.quadratics import Quadratic, log_spectrum
-from dpnotes.random.streams import Streams
-
-
-def test_agrees_with_the_closed_form_of_a_network() -> None:
-    draws = Streams.of("custom", [0])
-    inputs = draws.normal("inputs", 0, 40).view(10, 4)
-    network = TwoLayerNetwork(inputs, torch.arange(10) % 3, num_hidden=5, num_classes=3)
-
-    def loss(x: torch.Tensor, features: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-        w1, b1, w2, b2 = (part[0] for part in network.layers(x[None]))
-        return torch.nn.functional.cross_entropy(torch.tanh(features @ w1 + b1) @ w2 + b2, label)
-
-    custom: Problem = CustomProblem(loss, network.dim, inputs, network.labels)
-    x = network.initial(Streams.of("custom", range(3)))
-    found, expected = custom.gradients(x), network.gradients(x)
-    weights = expected.norms()
-    torch.testing.assert_close(found.losses, expected.losses, rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(found.norms(), weights, rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(found.weighted_sum(weights), expected.weighted_sum(weights), rtol=1e-10, atol=1e-12)
-    assert (custom.dim, custom.num_examples) == (network.dim, 10)
 
 
 def test_mean_weights_give_the_gradient_of_the_mean_loss() -> None:
@@ -57,7 +36,6 @@ def test_bad_input_is_named() -> None:
 
     good = torch.ones(4, 2)
     for call, message in (
-        (lambda: CustomProblem(loss, 2), "num_data_tensors=0 >= 1"),
         (lambda: CustomProblem(loss, 2, good[:0]), "num_examples=0 >= 1"),
         (lambda: CustomProblem(loss, 2, good, good[:3]), r"data\[0\]: 4, data\[1\]: 3"),
         (lambda: CustomProblem(loss, 2, good * math.nan), r"data\[0\] without NaN"),

@@ -24,6 +24,15 @@ REAL = Path(os.environ.get("DPNOTES_DATA", "/nowhere"))
 NOWHERE = "http://127.0.0.1:9/"  # the discard port, which refuses at once
 
 
+def fingerprint(dataset: Dataset) -> str:
+    """Return the sha256 of the content: types, shapes, numbers."""
+    digest = hashlib.sha256(str(dataset.num_classes).encode())
+    for tensor in (dataset.train_inputs, dataset.train_labels, dataset.test_inputs, dataset.test_labels):
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().reshape(-1).numpy().data)
+    return digest.hexdigest()
+
+
 def idx(array: np.ndarray) -> bytes:
     return struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.astype(np.uint8).tobytes()
 
@@ -80,7 +89,7 @@ def test_digits_are_always_there() -> None:
     assert location.found
     assert Path(location.path).is_dir()
     # The split is part of every result on digits and must not change.
-    assert digits.fingerprint == "18c4a3bbeb661d255888904b0c8439394c6e64c9d12acbe82dfe0eed53a0a016"
+    assert fingerprint(digits) == "18c4a3bbeb661d255888904b0c8439394c6e64c9d12acbe82dfe0eed53a0a016"
 
 
 @pytest.mark.parametrize("inside", ("", "mnist"))
@@ -105,7 +114,7 @@ def test_download_goes_into_the_cache_once(server: str, small: Path, monkeypatch
     first = datasets.load("mnist")
     assert datasets.locate("mnist").found
     monkeypatch.setattr(mnist, "FILES", published(small, names, NOWHERE))
-    assert datasets.load("mnist").fingerprint == first.fingerprint
+    assert fingerprint(datasets.load("mnist")) == fingerprint(first)
 
 
 def test_corrupt_download_is_refused(server: str, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,19 +231,6 @@ def test_subsets_are_nested_and_seeded() -> None:
             datasets.subset(digits, size, seed=7)
 
 
-def test_fingerprint_is_of_the_content() -> None:
-    digits = datasets.load("digits")
-    assert replace(digits, name="other").fingerprint == digits.fingerprint
-    changed = digits.train_inputs.clone()
-    changed[0, 0] += 1e-3
-    for other in (
-        replace(digits, train_inputs=changed),
-        replace(digits, num_classes=11),
-        replace(digits, train_inputs=digits.test_inputs, train_labels=digits.test_labels),
-    ):
-        assert other.fingerprint != digits.fingerprint
-
-
 def test_gaussian_auxiliary_data_can_be_learnt_and_are_no_ones() -> None:
     auxiliary = datasets.gaussian_like(2000, 20, 3, seed=0)
     assert auxiliary.train_inputs.shape == auxiliary.test_inputs.shape == (2000, 20)
@@ -245,8 +241,8 @@ def test_gaussian_auxiliary_data_can_be_learnt_and_are_no_ones() -> None:
     fit = torch.linalg.lstsq(auxiliary.train_inputs, one_hot - one_hot.mean(0)).solution
     assert float(((auxiliary.test_inputs @ fit).argmax(1) == auxiliary.test_labels).float().mean()) > 0.85
     assert not torch.equal(auxiliary.train_inputs, auxiliary.test_inputs)
-    assert datasets.gaussian_like(2000, 20, 3, seed=0).fingerprint == auxiliary.fingerprint
-    assert datasets.gaussian_like(2000, 20, 3, seed=1).fingerprint != auxiliary.fingerprint
+    assert fingerprint(datasets.gaussian_like(2000, 20, 3, seed=0)) == fingerprint(auxiliary)
+    assert fingerprint(datasets.gaussian_like(2000, 20, 3, seed=1)) != fingerprint(auxiliary)
     with pytest.raises(ValueError, match="num_classes=1"):
         datasets.gaussian_like(10, 2, 1, seed=0)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from modules import Both
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -18,22 +19,16 @@ COUNT, CLIP = 12, 0.1
 STREAMS = Streams.of("dropout", range(2))
 
 
-class Functional(nn.Module):
-    """Drops by a function, in a forward of its own, twice."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = functional.dropout(self.first(x).tanh(), 0.3, self.training)
-        return self.last(functional.dropout(h, p=0.1, training=self.training))
+def by_function(m: Any, x: Tensor) -> Tensor:
+    """Drop by a function, twice."""
+    h = functional.dropout(m.first(x).tanh(), 0.3, m.training)
+    return m.last(functional.dropout(h, p=0.1, training=m.training))
 
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "layers": lambda: nn.Sequential(nn.Dropout(0.2), nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3)),
     "nested": lambda: nn.Sequential(nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.4)), nn.Linear(8, 3)),
-    "functional": Functional,
+    "functional": lambda: Both(by_function, first=nn.Linear(6, 8), last=nn.Linear(8, 3)),
     "images": lambda: nn.Sequential(
         nn.Unflatten(1, (1, 2, 3)), nn.Conv2d(1, 4, 2), nn.Dropout2d(0.5), nn.Flatten(), nn.Linear(8, 3)
     ),
@@ -166,53 +161,43 @@ def test_inactive_dropout_needs_no_draws():
 
 
 # ---------------------------------------------------------------- refusals
-class Branching(nn.Module):
-    """Cannot be followed, and drops."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.drop = nn.Linear(6, 3), nn.Dropout(0.5)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.drop(self.layer(x)) if x.sum() > 0 else self.layer(x)
+def branches(m: Any, x: Tensor) -> Tensor:
+    return m.layer(x) if x.sum() > 0 else m.last(x)
 
 
-class Recurrent(nn.Module):
-    """A recurrent layer with dropout between its layers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.last = nn.LSTM(3, 4, 2, dropout=0.1, batch_first=True), nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.last(self.layer(x.unflatten(1, (2, 3)))[0][:, -1])
+def reads(m: Any, x: Tensor) -> Tensor:
+    return m.last(m.layer(x.unflatten(1, (2, 3)))[0][:, -1])
 
 
-class Attention(nn.Module):
-    """Attention that drops some of its weights."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.last = nn.MultiheadAttention(3, 1, dropout=0.1, batch_first=True), nn.Linear(3, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = x.unflatten(1, (2, 3))
-        return self.last(self.layer(h, h, h)[0][:, -1])
+def attends(m: Any, x: Tensor) -> Tensor:
+    h = x.unflatten(1, (2, 3))
+    return m.last(m.layer(h, h, h)[0][:, -1])
 
 
 @pytest.mark.parametrize(
-    ("network", "message"),
+    ("function", "layer", "last", "message"),
     [
-        (Branching, "Expected no active dropout in code that is not followed"),
-        (Recurrent, "Expected no active dropout in code that is not followed|a LSTM, to have no active dropout"),
-        (Attention, "drop nothing|no active dropout"),
-        (lambda: nn.Sequential(nn.AlphaDropout(0.5), nn.Linear(6, 3)), "Expected 0, a AlphaDropout, to have no active"),
+        (branches, nn.Sequential(nn.Linear(6, 3), nn.Dropout()), nn.Linear(6, 3), "in code that is not followed"),
+        (reads, nn.LSTM(3, 4, 2, dropout=0.1, batch_first=True), nn.Linear(4, 3), "not followed|LSTM, to have no"),
+        (
+            attends,
+            nn.MultiheadAttention(3, 1, 0.1, batch_first=True),
+            nn.Linear(3, 3),
+            "drop nothing|no active dropout",
+        ),
+        (
+            lambda m, x: m.last(m.layer(x)),
+            nn.AlphaDropout(),
+            nn.Linear(6, 3),
+            "Expected layer, a AlphaDropout, to have",
+        ),
     ],
 )
-def test_dropout_that_cannot_be_replayed_is_refused_by_name(network: Callable[[], nn.Module], message: str):
-    assert drops(network())
+def test_dropout_that_cannot_be_replayed_is_refused_by_name(function: Any, layer: Any, last: Any, message: str):
+    network = Both(function, layer=layer, last=last).double()
+    assert drops(network)
     with pytest.raises(ValueError, match=message):
-        ModuleProblem(network().double(), *data())
+        ModuleProblem(network, *data())
 
 
 def test_a_pass_without_draws_is_refused():

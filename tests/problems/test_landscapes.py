@@ -68,15 +68,6 @@ def test_values_agree_with_their_definitions() -> None:
     derivatives_agree(landscape, sensing, points)
     with pytest.raises(AssertionError):  # control: the derivatives of another landscape are not accepted
         derivatives_agree(PopulationSensing(signal + 1e-6), sensing, points)
-    # The landscape is an expectation: a mean over examples is within five standard errors, but not without the trace
-    # term.
-    measurements = normal(100_000, 3, seed=9)
-    responses = torch.einsum("nm,pmr->pnr", measurements, points.view(-1, 3, 2)).square().sum(-1)
-    losses = (responses - (measurements @ signal).square().sum(-1)).square() / 4
-    errors = losses.std(1) / math.sqrt(losses.shape[1])
-    assert bool(((losses.mean(1) - landscape.value(points)).abs() < 5 * errors).all())
-    traces = (points.square().sum(1) - signal.square().sum()).square() / 4
-    assert not bool(((losses.mean(1) - landscape.value(points) + traces).abs() < 5 * errors).all())
 
 
 @pytest.mark.parametrize(
@@ -272,10 +263,7 @@ def test_bad_input_is_named() -> None:
         (lambda: Separable([(Cosine(1.0), 0)]), "count=0 >= 1"),
         (lambda: Separable([(Sine(1.0), 2)]).saddle, "strict saddle at the origin"),
         (lambda: Separable([(LogCosh(1.0), 2)]).saddle, "strict saddle at the origin"),
-        (lambda: Parabola(0.0), "curvature=0"),
         (lambda: DoubleWell(1.0, 2.0, 1.0), "radius=1.0 >= width=2.0"),
-        (lambda: hard_instance(0.2, 5), "0 < accuracy=0.2 < 0.125"),
-        (lambda: hard_instance(0.01, 2), "dim=2 >= 3"),
         (lambda: PopulationSensing(good[:, 0]), "signal, torch.float32 of shape"),
         (lambda: PopulationSensing(good[:1, :1]), "2 rows"),
         (lambda: PopulationSensing(0 * good), "norm_of_signal=0.0 > 0"),

@@ -99,26 +99,6 @@ def test_influence_is_its_closed_form_and_the_derivative() -> None:
     assert np.abs(found / found[-1] / (1 - 1 / 20) ** (40.0 - steps) - 1).max() > 0.5
 
 
-@pytest.mark.parametrize("momentum", (0.0, 0.8))
-def test_simulation_lands_on_the_expectation(momentum: float) -> None:
-    """The mean of 4000 runs lies within 4 standard errors (false alarm 6e-5); with 1.1 times the noise it does not."""
-    quadratic, runs, num_steps, step_size = problem(dim=4), 4000, 25, 0.9
-    std = np.geomspace(0.6, 0.2, num_steps)
-    streams = Streams.of("simulation", range(runs))
-    x = torch.full((runs, 4), 1.5, dtype=torch.float64)
-    uniform = torch.full((runs, 9), 1 / 9, dtype=torch.float64)
-    average = torch.zeros_like(x)
-    for step in range(1, num_steps + 1):
-        noisy = quadratic.gradients(x).weighted_sum(uniform) + std[step - 1] * streams.normal("noise", step, 4)
-        average = momentum * average + (1 - momentum) * noisy
-        x = x - step_size * average / (1 - momentum**step)
-    risks = quadratic.excess_risk(x)
-    error = float(risks.std()) / math.sqrt(runs)
-    right, wrong = quadratic.expected_excess_risk([1.5] * 4, step_size, np.stack([std, 1.1 * std]), momentum)
-    assert abs(float(risks.mean()) - right) < 4 * error
-    assert abs(float(risks.mean()) - wrong) > 4 * error
-
-
 def test_spectrum_and_sampling() -> None:
     spectrum = log_spectrum(5, condition_number=100.0, smoothness=3.0)
     torch.testing.assert_close(spectrum[:-1] / spectrum[1:], torch.full((4,), 100**0.25, dtype=torch.float64))
@@ -156,7 +136,6 @@ def test_bad_arguments_are_named() -> None:
         (lambda: quadratic.expected_excess_risk(start, 0.1, [1.0], momentum=1.0), "momentum=1.0 < 1"),
         (lambda: quadratic.expected_excess_risk([0.0], 0.1, [1.0]), "x0.shape"),
         (lambda: quadratic.gradients(torch.zeros(1, 2)), "x, torch.float32 of shape"),
-        (lambda: Quadratic.sample(quadratic.spectrum, 4, -1.0, seed=0), "spread=-1.0 >= 0"),
     ):
         with pytest.raises(ValueError, match=message):
             call()

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from modules import Both
+from torch import nn
 from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
@@ -40,24 +41,19 @@ def test_the_numbers_are_those_of_torch_s_layers(kind: str):
             assert a.shape == b.shape and torch.allclose(a, b, atol=1e-14, rtol=0)
 
 
-class Reader(nn.Module):
-    """Reads words with a recurrent layer, and classifies by its last state."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        make, how = KINDS[kind]
-        self.words, self.layer = nn.Embedding(9, 3), make(3, 4, 2, batch_first=True, bidirectional=True, **how)
-        self.last = nn.Linear(2 * (how.get("proj_size") or 4), 3)
-
-    def forward(self, words: Tensor) -> Tensor:
-        out, _ = self.layer(self.words(words))
-        return self.last(out[:, -1])
+def reader(kind: str) -> nn.Module:
+    """Return a network that reads words with a recurrent layer, and classifies by its last state."""
+    make, how = KINDS[kind]
+    layer, last = make(3, 4, 2, batch_first=True, bidirectional=True, **how), nn.Linear(2 * how.get("proj_size", 4), 3)
+    return Both(
+        lambda m, words: m.last(m.layer(m.words(words))[0][:, -1]), words=nn.Embedding(9, 3), layer=layer, last=last
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_by_example_are_those_of_plain_autograd(kind: str):
     words, labels = torch.arange(48).view(8, 6) % 9, torch.arange(8) % 3
-    network = Reader(kind).double()
+    network = reader(kind).double()
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # "examples are passed one by one"
         problem = ModuleProblem(network, words, labels)

@@ -18,7 +18,6 @@ from dpnotes.problems.smoothing import (
     smoothed_norm,
     smoothing_constant,
 )
-from dpnotes.random.streams import Streams
 
 closely = partial(torch.testing.assert_close, rtol=1e-8, atol=1e-9)
 POINTS = torch.tensor([0.0, 0.05, 0.4, 0.8, 0.999, 1.0, 1.3, 5.0], dtype=torch.float64)  # in units of the radius
@@ -26,14 +25,6 @@ POINTS = torch.tensor([0.0, 0.05, 0.4, 0.8, 0.999, 1.0, 1.3, 5.0], dtype=torch.f
 
 def tensor(values: list[float]) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
-
-
-def ball(num: int, dim: int) -> Tensor:
-    """Return uniform points of the unit ball, `(num, dim)`."""
-    streams = Streams.of("smoothing", [dim])
-    normal = streams.normal("ball", 0, num * dim).view(num, dim)
-    radii = streams.uniform("ball", 0, num)[0] ** (1 / dim)
-    return normal / torch.linalg.vector_norm(normal, dim=1, keepdim=True) * radii[:, None]
 
 
 # ---------------------------------------------------------------- means over a ball
@@ -83,53 +74,6 @@ def test_derivatives_are_quotients_of_differences(smoothed: Callable[..., tuple[
     torch.testing.assert_close(smoothed(at, 1.0, dim)[1], differences, rtol=0, atol=1e-4)
     on_a_line = smoothed_absolute(at, 1.0, 1) + smoothed_norm(at, 1.0, 1)
     closely(on_a_line[:2], on_a_line[2:])
-
-
-@pytest.mark.parametrize("dim", (2, 7, 40))
-def test_means_over_draws_agree(dim: int):
-    """21 comparisons within five standard errors, about 1e-5 for normal errors.
-
-    At least one of the values distinguishes the ball from one of 1.1 times the radius (control).
-
-    Each loss has one linear form or one distance: `|t|`, ReLU regression, phase retrieval, the larger of two forms,
-    `|x|`.
-    """
-    y, a = ball(100_000, dim), torch.zeros(dim, dtype=torch.float64)
-    a[0] = 1
-    x, b = 0.4, 0.3
-
-    def along(t: float, radius: float) -> float:
-        return float(smoothed_absolute(tensor([t]), radius, dim)[0])
-
-    def check(losses: Tensor, closed: Callable[[float], float]) -> float:
-        error = float(losses.std()) / math.sqrt(len(losses))
-        assert abs(float(losses.mean()) - closed(1.0)) < 5 * error
-        return abs(float(losses.mean()) - closed(1.1)) / error
-
-    t = x + y[:, 0]
-    missed = [
-        check(t.abs(), lambda r: along(x, r)),
-        check(
-            (t.relu() - b).abs(),
-            lambda r: b - (x + along(x, r)) / 2 + along(x - b, r) + x - b,
-        ),
-        check((t.abs() - b).abs(), lambda r: along(x - b, r) + along(x + b, r) - along(x, r) - b),
-        check(torch.maximum(t, 0.6 * t + 0.8 * y[:, 1]), lambda r: float(_larger_of_two(x, r, dim))),
-        check(torch.linalg.vector_norm(x * a + y, dim=1), lambda r: float(smoothed_norm(tensor([x]), r, dim)[0])),
-    ]
-    assert max(missed) > 10, "control"
-    # Gradients: signs, and unit vectors along x.
-    for draws, closed in (
-        (t.sign(), smoothed_absolute(tensor([x]), 1.0, dim)[1]),
-        (t / torch.linalg.vector_norm(x * a + y, dim=1), smoothed_norm(tensor([x]), 1.0, dim)[1]),
-    ):
-        assert abs(float(draws.mean() - closed)) < 5 * float(draws.std()) / math.sqrt(len(draws))
-
-
-def _larger_of_two(x: float, radius: float, dim: int) -> Tensor:
-    """Return smoothed `max(u, v)` of u = y_1 and v = 0.6 y_1 + 0.8 y_2 at (x, 0); u - v has slope sqrt(0.8)."""
-    length = math.sqrt(0.8)
-    return (x + 0.6 * x) / 2 + smoothed_absolute(tensor([0.4 * x]), radius * length, dim)[0] / 2
 
 
 @pytest.mark.parametrize("dim", (1, 2, 3, 100))

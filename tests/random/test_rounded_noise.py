@@ -54,8 +54,8 @@ def test_a_uniform_number_is_fine_near_both_ends(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_float64_does_not_tell_is_computed_with_more_digits(monkeypatch: pytest.MonkeyPatch):
-    offset, scale = torch.rand(2, 300, dtype=torch.float64), torch.tensor([1024.0, 2047.0], dtype=torch.float64)
-    drawn = {noise: secret._Drawn(noise, 600) for noise in get_args(secret.Noise)}
+    offset, scale = torch.rand(2, 60, dtype=torch.float64), torch.tensor([1024.0, 2047.0], dtype=torch.float64)
+    drawn = {noise: secret._Drawn(noise, 120) for noise in get_args(secret.Noise)}
     for noise, numbers in drawn.items():
         monkeypatch.setattr(secret, "_Drawn", lambda *_, numbers=numbers: copy.deepcopy(numbers))
         clear = secret.rounded(noise, offset, scale)

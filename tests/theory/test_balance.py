@@ -1,6 +1,7 @@
 """The balance is exact: compared with a numeric linear program on random instances, with a control that must fail."""
 
 import random
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -228,3 +229,16 @@ def test_terms_without_names_and_one_symbol_in_place_of_several_are_refused_by_n
 def test_a_tuned_symbol_in_no_term_may_have_any_value():
     found = balance({"a": ETA, "b": 1 / (ETA * N)}, [ETA, T])
     assert found.parameters(found.vertices[0]) == {ETA: 1 / sqrt(N), T: 1}
+
+
+@pytest.mark.slow
+def test_a_balance_of_too_many_terms_says_so_at_once():
+    symbols = sympy.symbols("T eta b lambda", positive=True)
+    data = sympy.symbols("n d epsilon", positive=True)
+    powers = np.random.default_rng(1).integers(-3, 4, (40, 7))
+    terms = {
+        f"term {i}": sympy.Mul(*(s ** int(p) for s, p in zip((*symbols, *data), row, strict=True)))
+        for i, row in enumerate(powers)
+    }
+    with pytest.raises(ValueError, match=re.escape("leave out terms that others dominate, or tune fewer than 4")):
+        balance(terms, symbols)

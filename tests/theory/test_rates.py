@@ -1,9 +1,9 @@
 """Rates, choices and crossovers: confirmed where the terms imply them, refuted with a point where they do not."""
 
 import pytest
+from statement_mutants import mutants
 from sympy import Max, Min, Rational, sqrt
 
-from dpnotes.theory.mutants import mutants
 from dpnotes.theory.rates import Choice, Crossover, Rate
 from dpnotes.theory.symbols import COUNT, Domain, PaperSymbols
 from dpnotes.theory.units import LENGTH, LOSS

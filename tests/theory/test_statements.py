@@ -1,15 +1,19 @@
 """Every kind of statement confirms true statements and refutes false ones."""
 
 import math
+import re
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
 import sympy
+from statement_mutants import mutants
 from sympy import Integer, Rational, exp, log, oo, sqrt
 
 from dpnotes.theory.asymptotics import Limit, Ratio
-from dpnotes.theory.claims import Claim, Paper, Severity, select
+from dpnotes.theory.claims import Breach, Claim, Paper, Severity, select
 from dpnotes.theory.inequalities import Inequality, Monotone
-from dpnotes.theory.mutants import mutants
+from dpnotes.theory.rates import Choice, Crossover, Rate
 from dpnotes.theory.statements import Allocation, Identity, Optimum, Reason, Uncheckable
 from dpnotes.theory.symbols import COUNT, Domain, PaperSymbols
 from dpnotes.theory.units import LENGTH
@@ -283,3 +287,17 @@ def test_a_search_needs_an_interval_of_positive_numbers():
     for ends in ((0, 1), (1, math.inf), (2, 1)):
         with pytest.raises(ValueError, match=r"interval within \(0, inf\) to search for a"):
             Inequality(A, A**2, {A: ends}).verdict()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [Identity, Optimum, Allocation, Uncheckable, Inequality, Monotone, Limit, Ratio, Rate, Choice, Crossover, Breach],
+)
+def test_the_page_says_every_argument_of_a_statement(statement):
+    page = (Path(__file__).parents[2] / "docs/theory.md").read_text(encoding="utf-8")
+    section = page.partition("## The arguments of statements")[2].partition("\n## ")[0]
+    (about,) = re.findall(
+        rf"(?:^`{statement.__name__}\(|^\| `{statement.__name__}`).*?(?=^`\w+\(|^\| `[A-Z]|\Z)", section, re.M | re.S
+    )
+    missing = [field.name for field in fields(statement) if not re.search(rf"`[^`\n]*\b{field.name}\b", about)]
+    assert not missing

@@ -91,15 +91,6 @@ def test_a_training_is_the_front_door_s_to_the_bit(clipped):
     assert training.state.steps.tolist() == training.oracle_state.meter.calls.tolist() == [STEPS] * 2
 
 
-def test_a_batch_of_trainings_is_its_trainings_one_by_one():
-    both = trained(runs=("a", "b"))
-    for row, name in enumerate("ab"):
-        alone = trained(runs=(name,))
-        torch.testing.assert_close(both.x[row], alone.x[0], rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(both.curves[row], alone.curves[0], rtol=1e-4, atol=1e-5)
-    assert not torch.allclose(both.x[0], both.x[1])
-
-
 def test_curves_are_what_the_problem_says_of_the_iterates():
     lines: list[str] = []
     training = trained(report=lines.append)

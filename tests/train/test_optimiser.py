@@ -1,6 +1,7 @@
 """Any optimiser of torch.optim on released gradients: to the bit a live one, resumed, refused where it cannot be."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import lr_scheduler
 
 from dpnotes.core import Status
-from dpnotes.guarantees import Sampling
+from dpnotes.guarantees import STATISTICS_WITHOUT_NOISE, Sampling
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.privacy.mechanisms import Gaussian
@@ -244,34 +245,46 @@ class Killed(Exception):
     """The process that trains ends here."""
 
 
-@pytest.mark.parametrize("more", [ADAMW, {"optimizer": OPTIMISERS["SGD"], "transform": shifted}, {"step_size": 0.5}])
-def test_a_killed_training_goes_on_to_the_same_bits(more: dict[str, Any], tmp_path: Path):
+FALLING: dict[str, Any] = {"step_size": torch.linspace(0.5, 0.1, STEPS), "momentum": 0.9}
+ANOTHER: list[tuple[dict[str, Any], str]] = [
+    ({"optimizer": OPTIMISERS["Adam"]}, "Expected the settings that"),
+    ({"optimizer": lambda p: OPTIM.AdamW(p, lr=1e-3)}, "Expected the settings that"),
+]
+SLOWER = [
+    (FALLING | {"momentum": 0.5}, "momentum was 0.9, is 0.5"),
+    (FALLING | {"step_size": 0.5}, "step_size was "),
+]
+
+
+@pytest.mark.parametrize(
+    ("more", "others"),
+    [
+        (ADAMW, [*ANOTHER, (ADAMW | {"schedule": SCHEDULES["steps"]}, "schedule was ")]),
+        ({"optimizer": OPTIMISERS["SGD"], "transform": shifted}, ANOTHER),
+        (FALLING, SLOWER),
+    ],
+)
+def test_a_killed_training_goes_on_to_the_same_bits(more: dict[str, Any], others: list, tmp_path: Path):
     network, data = Dropping(), Dataset("toy", INPUTS, LABELS, INPUTS[:10], LABELS[:10], 3, "none", "made here")
-    how = {"streams": Streams.of("plan", [0]), "evaluation": Evaluation(data, every=3), **more}
-    whole = PLAN.train(network, INPUTS, LABELS, **how)
+    how = {"streams": Streams.of("plan", [0]), "evaluation": Evaluation(data, every=3)}
+    whole = PLAN.train(network, INPUTS, LABELS, **how, **more)
 
     def kill(line: str) -> None:
         raise Killed
 
     kept = Checkpoint(tmp_path / "run.pt", every=2)
     with pytest.raises(Killed):
-        PLAN.train(network, INPUTS, LABELS, **how, checkpoint=kept, report=kill)
+        PLAN.train(network, INPUTS, LABELS, **how, **more, checkpoint=kept, report=kill)
     assert kept.path.exists()
-    resumed = PLAN.train(network, INPUTS, LABELS, **how, checkpoint=kept)
+    resumed = PLAN.train(network, INPUTS, LABELS, **how, **more, checkpoint=kept)
     assert torch.equal(resumed.training.x, whole.training.x) and resumed.guarantee == whole.guarantee
-    assert torch.equal(resumed.training.curves, whole.training.curves)
-    others = [{"optimizer": OPTIMISERS["Adam"]}, {"optimizer": lambda p: OPTIM.AdamW(p, lr=1e-3)}]
-    for other in others:
-        with pytest.raises(ValueError, match="Expected the settings that"):
-            PLAN.train(network, INPUTS, LABELS, **how | {"step_size": None, "schedule": None} | other, checkpoint=kept)
-
-
-def test_a_schedule_that_was_changed_is_refused_when_a_training_resumes(tmp_path: Path):
-    kept, streams = Checkpoint(tmp_path / "run.pt", every=2), Streams.of("plan", [0])
-    PLAN.train(NETWORK, INPUTS, LABELS, **ADAMW, streams=streams, checkpoint=kept)
-    with pytest.raises(ValueError, match="schedule was "):
-        other: dict[str, Any] = ADAMW | {"schedule": SCHEDULES["steps"]}
-        PLAN.train(NETWORK, INPUTS, LABELS, **other, streams=streams, checkpoint=kept)
+    assert torch.equal(resumed.training.curves, whole.training.curves) and whole.training.curves.isfinite().all()
+    unseen = PLAN.train(network, INPUTS, LABELS, streams=how["streams"], **more)
+    assert torch.equal(unseen.training.x, whole.training.x) and unseen.training.curves.shape == (1, 0, 4)
+    assert whole.guarantee == replace(unseen.guarantee, not_covered=(STATISTICS_WITHOUT_NOISE,)), "exact losses"
+    for other, said in others:
+        with pytest.raises(ValueError, match=said):
+            PLAN.train(network, INPUTS, LABELS, **how, **other, checkpoint=kept)
 
 
 def test_the_claim_is_that_of_descent():

@@ -20,7 +20,6 @@ from dpnotes.guarantees import (
     COSTS_ARE_PUBLIC,
     OVERSPENT,
     SHOWN_ALONE,
-    STATISTICS_WITHOUT_NOISE,
     TUNED_ON_PRIVATE_DATA,
     CombinationError,
     together,
@@ -262,32 +261,6 @@ def test_seeds_are_secret_unless_one_is_given():
     assert not torch.equal(secret.training.x, trained(streams=None).training.x)
 
 
-def test_killed_and_gone_on_is_uninterrupted_to_the_bit(tmp_path: Path):
-    checkpoint, schedule = Checkpoint(tmp_path / "run.pt", 3), torch.linspace(0.5, 0.1, 10)
-    how: dict[str, Any] = {"step_size": schedule, "momentum": 0.9}
-
-    class Killed(Exception):
-        pass
-
-    def kill(line: str) -> None:
-        if line.startswith("step 8/"):
-            raise Killed
-
-    from dpnotes.problems.datasets.dataset import Dataset
-
-    data = Dataset("toy", POINTS, LABELS, POINTS, LABELS, 2, "none needed", "here")
-    with pytest.raises(Killed):
-        trained(**how, checkpoint=checkpoint, evaluation=Evaluation(data, 4), report=kill)
-    resumed = trained(**how, checkpoint=checkpoint, evaluation=Evaluation(data, 4))
-    whole = trained(**how)
-    assert torch.equal(resumed.training.x, whole.training.x)
-    assert resumed.guarantee == replace(whole.guarantee, not_covered=(STATISTICS_WITHOUT_NOISE,)), "exact losses"
-    assert resumed.training.curves.isfinite().all() and whole.training.curves.shape == (1, 0, 4)
-    for name, value, said in (("momentum", 0.5, "momentum was 0.9, is 0.5"), ("step_size", 0.5, "step_size was ")):
-        with pytest.raises(ValueError, match=said):
-            trained(**{**how, name: value}, checkpoint=checkpoint, evaluation=Evaluation(data, 4))
-
-
 def test_a_schedule_of_one_number_is_that_number_and_the_last_one_goes_on():
     constant = trained()
     assert torch.equal(trained(step_size=torch.full((10,), 0.5)).training.x, constant.training.x)
@@ -362,6 +335,7 @@ def test_data_of_quite_another_number_than_the_plan_s_are_warned_of(num_examples
         ({"points": "points.csv"}, TypeError, r"inputs\[0\], a str, to be numbers"),
         ({"points": (POINTS, [1.0])}, ValueError, "Expected equal lengths"),
         ({"labels": None}, TypeError, "labels to be given"),
+        ({"module": nn.Linear}, TypeError, "module=.*Linear.* to be a Module"),
         ({"step_size": None}, ValueError, "either step_size= or optimizer="),
         ({"step_size": torch.ones(99)}, ValueError, "step_size of 99 entries to have at most"),
         ({"schedule": lambda o: o}, ValueError, "schedule to go with an optimizer"),
@@ -376,11 +350,6 @@ def test_what_a_new_user_may_hand_in_is_refused_by_its_name(changes: dict, error
     with pytest.raises(error, match=said) as caught:
         trained(**changes)
     assert "\n" not in str(caught.value)
-
-
-def test_a_class_is_no_module():
-    with pytest.raises(TypeError, match="module=.*Linear.* to be a Module"):
-        PLAN.train(nn.Linear, POINTS, LABELS, step_size=0.5)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("step_size", [0.0, torch.tensor([0.1, math.nan]), torch.ones(2, 2), torch.ones(0)])

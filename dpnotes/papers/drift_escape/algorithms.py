@@ -18,11 +18,11 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from dpnotes.methods.drift_escape import DriftEscape, Repeat
 from dpnotes.methods.loop import RunOptions, Runs, run
 from dpnotes.oracles.samples import Samples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.drift_escape.calculators import PARAMETERS, PLAN, largest_sensitivity
+from dpnotes.papers.drift_escape.escaping import DriftEscape, Repeat
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.privacy.mechanisms import Gaussian, shared
 from dpnotes.random.streams import Streams
@@ -396,7 +396,7 @@ def drift_escape(
 ) -> Runs:
     """Search privately for a second-order stationary point and test it, in many runs at once.
 
-    Algorithm 1 of the paper is `methods.drift_escape.DriftEscape`; Algorithm 2 is `oracles.spider.Spider` with
+    Algorithm 1 of the paper is `escaping.DriftEscape`; Algorithm 2 is `oracles.spider.Spider` with
     `Gaussian`. Their docstrings contain the numbered lines and the differences from the paper. In short: the
     sensitivity is for replacing an example, and the noise comes from an exact accountant; the drift counts the moves
     that were actually made, jumps back included; `repeat` sets the oracle's state at a repeated attempt; the returned

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from dpnotes.core import FRESH, Guarantee, Relation
 from dpnotes.guarantees import Assumption, rest_of
-from dpnotes.methods.drift_escape import Repeat
 from dpnotes.methods.loop import RunOptions, Runs, run
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
 from dpnotes.oracles.samples import Samples
 from dpnotes.papers.drift_escape import algorithms
 from dpnotes.papers.drift_escape.algorithms import DriftEscapeParameters, Escape, method_of, spider_of
+from dpnotes.papers.drift_escape.escaping import Repeat
 from dpnotes.privacy.accounting import account, assumptions_of
 from dpnotes.privacy.events import Event
 from dpnotes.random.streams import Streams
@@ -106,7 +106,7 @@ def distributed_drift_escape(
     """Run drift escape with the mean of the estimates that clients send as the gradient.
 
     Algorithm 3 of the paper is `oracles.clients.Clients` over `oracles.spider.Spider`; Algorithm 1 is
-    `methods.drift_escape.DriftEscape`. Those docstrings and `algorithms.drift_escape` state the differences from the
+    `escaping.DriftEscape`. Those docstrings and `algorithms.drift_escape` state the differences from the
     paper.
 
     Formal guarantees:

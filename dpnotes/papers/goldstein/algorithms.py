@@ -19,9 +19,9 @@ from torch import Tensor
 
 from dpnotes.guarantees import FRESH, WHOLE, Assumption
 from dpnotes.methods.loop import RunOptions, Runs, run
-from dpnotes.methods.online_to_nonconvex import OnlineToNonconvex
-from dpnotes.oracles.smoothed import Order, SmoothedSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
+from dpnotes.papers.goldstein.conversion import OnlineToNonconvex
+from dpnotes.papers.goldstein.smoothed import Order, SmoothedSamples
 from dpnotes.privacy.calibration import gaussian_std, tree_std
 from dpnotes.privacy.mechanisms import Gaussian, shared
 from dpnotes.privacy.tree import Tree
@@ -541,9 +541,9 @@ def online_to_nonconvex(
 ) -> Runs:
     """Find Goldstein stationary points privately, for many runs at once.
 
-    Algorithm 2 of Kornowski, Liu and Talwar (2025) is `methods.online_to_nonconvex.OnlineToNonconvex`; its oracle is
+    Algorithm 2 of Kornowski, Liu and Talwar (2025) is `conversion.OnlineToNonconvex`; its oracle is
     Algorithm 3 (`single_pass`), 4 (`multi_pass`) or 5 (`single_pass` with order "first"), which are `oracles.spider.
-    Spider` with `oracles.smoothed.SmoothedSamples`, or the baseline `plain`. Those classes list their differences from
+    Spider` with `smoothed.SmoothedSamples`, or the baseline `plain`. Those classes list their differences from
     the paper. The tree of Algorithm 1 is `privacy.tree.Tree`: a new tree begins with every period, and its leaves are 1
     to Sigma. The paper prints `TREE(t mod Sigma)`, which would release every Sigma-th estimate without noise.
 
@@ -554,7 +554,7 @@ def online_to_nonconvex(
       part of delta, and a run that observes a batch mean above them claims nothing.
 
     Args:
-      problem: the data set; order "zeroth" needs its method `losses` (`oracles.smoothed.PointLosses`).
+      problem: the data set; order "zeroth" needs its method `losses` (`smoothed.PointLosses`).
       parameters: one set per run, or one set for all runs.
       x: `(runs, dim)` initial points, chosen independently of the data; float64 if D is small compared with them.
       streams: random streams with one key per run.

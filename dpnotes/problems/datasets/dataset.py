@@ -1,9 +1,7 @@
 """The type of a data set, its restriction to classes and sizes, public normalisation, and synthetic auxiliary data."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -84,15 +82,6 @@ class Dataset:
             return self
         tensors = ("train_inputs", "train_labels", "test_inputs", "test_labels")
         return replace(self, **{name: getattr(self, name).to(device) for name in tensors})
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """The sha256 of the content (types, shapes, numbers) without the name: part of a result's key."""
-        digest = hashlib.sha256(str(self.num_classes).encode())
-        for tensor in (self.train_inputs, self.train_labels, self.test_inputs, self.test_labels):
-            digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.cpu().contiguous().reshape(-1).numpy().data)  # the tensor's own memory, without a copy
-        return digest.hexdigest()
 
 
 def keep_classes(dataset: Dataset, classes: Sequence[int]) -> Dataset:

@@ -99,17 +99,6 @@ def test_the_noise_is_for_the_tree_that_a_run_has():
     assert 0.999 < claim.epsilon <= 1.0
 
 
-def test_the_printed_lines_can_be_run():
-    streams = Streams.of("printed", range(3))
-    ends: dict[bool, Tensor] = {}
-    for as_printed in (False, True):
-        few = replace(choice(), num_steps=64)
-        runs = stochastic_spider(VirtualSamples(DATA, 10**14), few, SADDLE, streams, delta=DELTA, as_printed=as_printed)
-        assert (runs.state.status == Status.FINISHED).all() and runs.state.steps.tolist() == [few.num_steps] * 3
-        ends[as_printed] = runs.x
-    assert not torch.allclose(ends[False], ends[True])
-
-
 @pytest.mark.slow
 def test_a_data_set_is_clipped_and_ends_where_its_examples_do():
     signal = torch.ones(DIM, 1, dtype=torch.float64)

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import sympy
-from scipy.optimize import brentq, minimize_scalar
-from scipy.stats import norm
+from scipy.optimize import brentq
 
 from dpnotes.papers import claim
 from dpnotes.papers.adaptive_batch import notation
@@ -16,9 +15,10 @@ from dpnotes.papers.adaptive_batch.claims.oracles import least_noise, most_shift
 from dpnotes.papers.adaptive_batch.claims.own import best_rate
 from dpnotes.papers.adaptive_batch.claims.tools import chosen_nodes
 from dpnotes.theory.balance import Certificate, at_most, monomials
-from dpnotes.theory.cache import Verdicts
 from dpnotes.theory.rates import Rate
 from dpnotes.theory.verdicts import Kind
+from tests.papers.profile import gaussian
+from tests.papers.test_reference_lines import least_cost
 
 
 def named(name):
@@ -29,56 +29,6 @@ def rate_of(name) -> Rate:
     statement = named(name).statement
     assert isinstance(statement, Rate)
     return statement
-
-
-@pytest.mark.parametrize(
-    ("name", "evidence"),
-    [
-        ("thm2.2.sigma", "at Sigma = 1, delta = 1e-06, epsilon = 1, s = 1: quantity 5.35, bound 0"),
-        ("thm2.2.norm", "at ell = 100, m = 100, all else 1: stated 10, needed 100"),
-        ("alg1.levels", "at Sigma = 1: stated 0, derived 1"),
-        ("alg1.node", "at t = 1: stated 0, derived 1"),
-        ("alg2.first", "at t = 1: stated 0, derived 1"),
-        ("alg2.test", "at g = 1, gamma = 0.1, q = 1, v = 1: quantity 2.1, bound 1.1"),
-        ("alg2.drift", "at Gamma = 100, gamma = 0.01, kappa = 1, w = 1000: quantity 1000, bound 1"),
-        ("alg2.guard", "at G = 1, alpha = 0.05, d = 100, epsilon = 1, g = 1, kappa = 4: quantity 1600, bound 600"),
-        ("alg2.reset", "at Sigma = 8: stated 4, derived 5"),
-        ("lemma3.3.decrease", "1/D, decrease up to x, x is one step of 2 gamma/M meet; at M = 10, all else 1"),
-        ("lemma2.4.norm", "at C = 100, d = 1: quantity 0.5, bound 0"),
-        ("thm2.5.exponent", "at L = 1, V = 400, t = 40: stated 3.871, derived -1.935"),
-        ("lemma3.3.window", "Expected B*M*d/(gamma*iota*rho) without unit in log(B*M*d/(gamma*iota*rho)), got x^2."),
-        ("prop3.4.average", "the stated rate: F^-3 x^4, decrease over window: F"),
-        ("alg2.threshold.sign", "at gamma = 1, y = 0.2: quantity 1, bound -4.169"),
-        ("lemma3.7.O1", "at G = 1, b = 100, q = 1, v = 1: quantity 0.02, bound 0.01"),
-        ("lemma3.8.privacy", "at alpha = 1, d = 1: quantity 52.77, bound 27.63"),
-        ("thm3.11.sigma", "at alpha = 1, d = 1: quantity 14.01, bound 1"),
-        ("lemma3.9.large", "at eta = 1, gamma = 1, q = 1, w = 1: quantity 0.5, bound -0.0625"),
-        ("lemma3.9", "b is lost, which is first call of O1"),
-        ("secA.2.alpha", "sqrt(d)/sqrt(n) is lost, where alpha, gradient meet"),
-        ("own.delta_zeroed", "derived 0.8445984537"),
-    ],
-)
-def test_counterexamples_of_the_paper(name, evidence):
-    assert evidence in named(name).check().evidence
-
-
-@pytest.mark.parametrize("name", ["lemma3.7.O1", "lemma3.7.sigma", "lemma3.8.privacy"])
-def test_an_accusation_stands_for_either_base_of_the_logarithm(name):
-    """log as ln and to base 2, as Algorithm 1 counts its levels."""
-    statement = named(name).statement
-    in_base_2 = statement.restate(statement.printed[0].replace(sympy.log, lambda x: sympy.log(x) / sympy.log(2)))
-    assert not statement.verdict().confirms and not in_base_2.verdict().confirms
-
-
-def test_what_rests_on_lemma_3_3_is_conditional():
-    falls = ("adaptive_batch.lemma3.3.decrease",)
-    with Verdicts() as known:
-        for name in ("prop3.4.T", "remark3.12", "thm3.11.alpha", "own.best_rate", "own.frozen_reset"):
-            assert known.fallen(named(name)) == falls, name
-        assert known.fallen(named("lemma3.10.alpha")) == ("adaptive_batch.lemma3.9", *falls)
-        assert known.fallen(named("sec1.1.arora")) == (), "where there are no escapes"
-        assert known.word(named("remark3.12")) == "up to logs, given lemma3.3.decrease"
-        assert known.word(named("thm3.11.alpha")) == "not implied"
 
 
 # ---------------------------------------------------------------- the headline rates, by balance from their terms
@@ -100,58 +50,6 @@ def test_theorem_comes_out_by_balance_with_its_threshold():
     assert sympy.powsimp(sympy.sqrt(left * right) / sampling.rate, force=True) == 1
 
 
-@pytest.mark.parametrize(("G", "n", "d"), [(1.0, 1e6, 100), (30.0, 1e8, 10), (0.02, 1e7, 1000), (1e3, 1e12, 10**6)])
-def test_the_best_threshold_against_a_search(G, n, d):
-    """The least alpha at which the counts sum to n, found by a search over kappa, is the balance up to a constant."""
-    noise = math.sqrt(d)
-
-    def needed(alpha, kappa):
-        batch = G * noise / alpha + G**2 / alpha**2
-        return batch * (1 + 1 / (kappa * alpha)) + (noise / alpha + kappa / alpha**2) / alpha + alpha**-2
-
-    def least(threshold):
-        return math.exp(brentq(lambda a: math.log(needed(math.exp(a), threshold(math.exp(a))) / n), -60, 20))
-
-    best = minimize_scalar(lambda k: least(lambda _: math.exp(k)), bounds=(-25, 25), method="bounded").fun
-    rate = at_example(best_rate + first_query, G=G, n=n, d=d)
-    assert 1 / 4 < rate / best < 4
-    ours, printed = (least(lambda a, f=f: max(a * noise, f)) for f in (G, G ** (1 / 3)))
-    assert ours < 1.6 * best
-    stated = at_example(printed_rate + first_query, G=G, n=n, d=d)
-    assert ours < 1.05 * printed and printed < 4 * stated
-    assert G == 1 or ours < 0.95 * printed  # the control: a threshold with another constant is worse
-
-
-@pytest.mark.parametrize(
-    ("name", "coefficient", "power"),
-    [
-        ("O1_private", "(B*G*M)**(1/3)", "1/2"),
-        ("O1_sampling", "B**(2/9)*M**(2/9)*G**(5/9)", "1/3"),
-        ("O2_private", "sqrt(B*M)", "1/2"),
-        ("O2_sampling", "B**(4/9)*M**(4/9)*G**(1/9)", "1/3"),
-        ("steps", "sqrt(B*M)", "1/2"),
-    ],
-)
-def test_the_printed_terms_come_out_one_by_one(name, coefficient, power):
-    (vertex,) = rate_of(f"lemma3.10.{name}").balance().vertices
-    letters = {s.name: s for s in (notation.B, notation.G, notation.M)}
-    expected = sympy.sympify(coefficient, letters) / notation.n ** sympy.Rational(power)
-    noise = sympy.sqrt(sympy.sqrt(notation.d) / notation.epsilon) if "private" in name else 1
-    assert sympy.powsimp(sympy.powdenest(vertex.rate / (expected * noise), force=True), force=True) == 1
-
-
-def test_a_wrong_exponent_or_a_lost_count_is_noticed():
-    rate = rate_of("remark3.12")
-    worse = rate.value.subs(notation.n, notation.n ** sympy.Rational(11, 12))
-    assert rate.restate(worse).verdict().kind == Kind.IMPROVABLE
-    better = rate.value.subs(notation.n, notation.n ** sympy.Rational(13, 12))
-    assert rate.restate(better).verdict().kind == Kind.NOT_IMPLIED
-    without = {k: v for k, v in rate.constraints.items() if k != "O2"}
-    assert replace(rate, constraints=without).verdict().kind == Kind.IMPROVABLE
-    reset = rate_of("own.frozen_reset")
-    assert reset.restate(rate.value).verdict().kind == Kind.NOT_IMPLIED
-
-
 def test_the_first_query_matters_only_for_large_lipschitz_constants():
     statement = rate_of("thm3.11.alpha")
     narrow = {"G <= sqrt(B M)": notation.G / sympy.sqrt(notation.B * notation.M), "p <= 1": notation.p}
@@ -170,23 +68,6 @@ def test_step_term_is_idle_for_the_printed_rate_too():
     nontrivial = {"sqrt(B M/n) <= G": notation.B * notation.M / (notation.n * notation.G**2)}
     assert isinstance(at_most(steps, printed, nontrivial), Certificate)
     assert not isinstance(at_most(steps, printed, {}), Certificate)
-
-
-@pytest.mark.parametrize(("ratio", "batch"), [(0.2, 1), (0.05, 4), (0.05, 8), (0.01, 48), (0.002, 248)])
-def test_exponents_by_simulation_and_by_the_binomial_sum(ratio, batch):
-    """With batches below M/(2 lambda) - 2, runs converge to the saddle; with twice M/(2 lambda), they leave it."""
-
-    def exponent(size):
-        k = np.arange(size + 1)
-        logs = [math.lgamma(size + 1) - math.lgamma(j + 1) - math.lgamma(size - j + 1) for j in k]
-        weights = np.exp(np.array(logs) - size * math.log(2))
-        return float(weights @ np.log(1 + ratio - (1 - ratio) * (2 * k - size) / size))
-
-    assert batch <= 1 / (2 * ratio) - 1.5 and exponent(batch) < 0
-    assert exponent(round(1 / ratio)) > 0
-    signs = np.random.default_rng(0).binomial(batch, 0.5, 200_000) * 2 / batch - 1
-    logs = np.log(1 + ratio - (1 - ratio) * signs)
-    assert abs(logs.mean() - exponent(batch)) < 4 * logs.std() / math.sqrt(len(logs))
 
 
 def test_cancelling_errors_keep_the_iterate_at_the_saddle():
@@ -224,16 +105,7 @@ def test_errors_may_even_make_the_objective_rise():
 # ---------------------------------------------------------------- the tree
 def squared_shift(leaves, leaf, reset):
     """Return the squared shift in units of the used noises, for sums that an example of `leaf` shifts until `reset`."""
-    steps = range(1, leaves + 1)
-    nodes = {step: chosen_nodes(step, leaves) for step in steps}
-    place = {node: k for k, node in enumerate(dict.fromkeys(node for step in steps for node in nodes[step]))}
-    matrix = np.zeros((leaves, len(place)))
-    for step in steps:
-        for node in nodes[step]:
-            matrix[step - 1, place[node]] = 1
-    assert matrix.shape == (leaves, leaves)  # outputs and noises determine each other
-    shift = np.linalg.solve(matrix, [float(leaf <= step < reset) for step in steps])
-    return float(shift @ shift)
+    return least_cost(leaf, reset, [chosen_nodes(step, leaves) for step in range(1, leaves + 1)])
 
 
 @pytest.mark.parametrize("leaves", [2, 5, 8, 13, 16])
@@ -243,19 +115,6 @@ def test_shifted_nodes_by_linear_algebra(leaves):
     assert worst == pytest.approx(most_shifted(leaves))
     kept = max(squared_shift(leaves, leaf, leaves + 1) for leaf in range(1, leaves + 1))
     assert kept == pytest.approx(math.floor(math.log2(leaves)) + 1) == most_shifted(leaves, restarted=True)
-
-
-def test_a_call_of_the_first_oracle_in_the_middle_costs_privacy():
-    """The wording of alg2.reset: 1024 leaves, (1, 1e-6); the control is a tree that is restarted."""
-    assert [most_shifted(leaves) for leaves in (8, 64)] == [5, 11]
-    shifted = squared_shift(1024, 1, 513)
-    assert shifted == pytest.approx(19) and squared_shift(1024, 1, 1025) == pytest.approx(11)
-    mu = brentq(lambda m: profile(1.0, m) - 1e-6, 0.01, 2, xtol=1e-14)
-    assert math.sqrt(shifted) / mu == pytest.approx(18.41, abs=0.01)
-    noise = calculate("own.restart", G=1.0, b=2.0, Sigma=1024, epsilon=1.0, delta=1e-6)["sigma"]
-    assert noise == pytest.approx(14.01, abs=0.01)
-    assert profile(1.0, math.sqrt(shifted) / noise) == pytest.approx(8.9e-5, rel=0.01)
-    assert profile(1.0, math.sqrt(11) / noise) == pytest.approx(1e-6, rel=1e-6)
 
 
 def test_node_as_printed_chooses_nothing_and_misses_the_root():
@@ -274,16 +133,8 @@ def calculate(name, **numbers):
     return named(name).calculator()(**numbers)
 
 
-def profile(epsilon, mu):
-    return norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * norm.cdf(-epsilon / mu - mu / 2)
-
-
 @pytest.mark.parametrize(
-    ("constants", "terms"),
-    [
-        ("paper", [printed_rate]),
-        ("one", monomials(best_rate + first_query)),
-    ],
+    ("constants", "terms"), [("paper", [printed_rate]), ("one", monomials(best_rate + first_query))]
 )
 def test_accuracy_is_the_checked_rate(constants, terms):
     found = calculate("thm3.11.alpha", **POINT, constants=constants)
@@ -306,13 +157,13 @@ def test_parameters_of_the_theorem():
     # For the parameters printed as (epsilon, delta)-DP: the exact delta of the tree under replace-one.
     leaf = 2 * max(1 / one["batch"], 1 / one["batch_per_gradient"])
     levels = math.floor(math.log2(one["steps"])) + 1
-    reached = profile(1.0, leaf * math.sqrt(levels) / one["sigma"])
+    reached = gaussian(1.0, leaf * math.sqrt(levels) / one["sigma"])
     assert reached == pytest.approx(1e-6, rel=1e-6) == pytest.approx(one["delta_reached"], rel=1e-6)
     assert one["alpha"] ** 2 >= 1 / one["batch"]
     # The control: where privacy determines the batch size, the printed noise is far from private.
     private = calculate("thm3.11.alpha", **{**POINT, "n": 10**12, "d": 10**10}, constants="paper")
     levels = math.floor(math.log2(private["steps"])) + 1
-    reached = profile(1.0, 2 / private["batch"] * math.sqrt(levels) / private["sigma"])
+    reached = gaussian(1.0, 2 / private["batch"] * math.sqrt(levels) / private["sigma"])
     assert 0.9 < reached <= private["delta_reached"]
     with pytest.raises(ValueError, match="'corrected' to be one of: one, paper; the proof rests on Lemma 3.3"):
         calculate("thm3.11.alpha", **POINT, constants="corrected")
@@ -323,7 +174,7 @@ def test_noise_of_the_tree():
     sizes = np.array([1, 2, 3, 1023, 1024, 2**40])
     found = calculate("thm2.2.sigma", Sigma=sizes, **numbers, constants="corrected")
     assert found["levels"].tolist() == [1, 2, 2, 10, 11, 41]
-    mu = brentq(lambda m: profile(1.0, m) - 1e-6, 0.01, 2, xtol=1e-14)
+    mu = brentq(lambda m: gaussian(1.0, m) - 1e-6, 0.01, 2, xtol=1e-14)
     assert found["sigma"] == pytest.approx(2 / 50 * np.sqrt(found["levels"]) / mu, rel=1e-9)
     assert found["sigma"][4] * 50 / 2 == pytest.approx(14.0117, rel=1e-5) == pytest.approx(float(least_noise), rel=1e-5)
     assert found["delta_reached"] == pytest.approx(1e-6, rel=1e-6)
@@ -331,31 +182,11 @@ def test_noise_of_the_tree():
     assert printed["sigma"][0] == 0 and printed["delta_reached"][0] == 1
     assert printed["sigma"][4] == pytest.approx(4 / 50 * math.sqrt(math.log(1024) * math.log(1e6)))
     large = calculate("thm2.2.sigma", Sigma=2, G=1.0, b=1.0, epsilon=100.0, delta=1e-5, constants="paper")
-    assert profile(100.0, math.sqrt(2) / large["sigma"]) == pytest.approx(0.035, abs=0.001)
+    assert gaussian(100.0, math.sqrt(2) / large["sigma"]) == pytest.approx(0.035, abs=0.001)
     both_to_base_2 = 4 * 2 * math.sqrt(math.log2(2) * math.log2(1e5)) / 200  # s = 2 G/b
-    assert profile(200.0, 2 * math.sqrt(2) / both_to_base_2) == pytest.approx(0.0018, abs=0.0001)
+    assert gaussian(200.0, 2 * math.sqrt(2) / both_to_base_2) == pytest.approx(0.0018, abs=0.0001)
     small = calculate("thm2.2.sigma", Sigma=8, G=1.0, b=1.0, epsilon=1e-4, delta=1e-12, constants="corrected")
     assert small["delta_reached"] == pytest.approx(1e-12, rel=1e-4)
-
-
-@pytest.mark.slow
-def test_calculators_are_monotone():
-    grid = np.logspace(5, 14, 40)
-    numbers = {**POINT, "n": grid.round()}
-    for constants in ("paper", "one"):
-        found = calculate("thm3.11.alpha", **numbers, constants=constants)
-        assert (np.diff(found["alpha"]) < 0).all() and (np.diff(found["batch"]) > 0).all()
-        assert (np.diff(found["steps"]) > 0).all()
-        epsilons = calculate("thm3.11.alpha", **{**POINT, "epsilon": np.logspace(-2, 2, 30)}, constants=constants)
-        change = np.diff(epsilons["alpha"])
-        assert (change <= 0).all() and (change[:4] < 0).all()  # one: where sampling is the largest term, none
-        size = {"d": 100, "epsilon": 0.3, "G": 1.0, "M": 2.0, "B": 3.0, "constants": constants}
-        sizes = calculate("own.sample_size", alpha=np.logspace(-6, -0.1, 50), **size)
-        assert (np.diff(sizes["n"]) < 0).all()
-    epsilon, delta = np.meshgrid(np.logspace(-4, 2, 20), np.logspace(-15, -1, 20))
-    noise = calculate("thm2.2.sigma", G=1.0, b=1.0, Sigma=100, epsilon=epsilon, delta=delta, constants="corrected")
-    assert np.isfinite(noise["sigma"]).all() and (np.diff(noise["sigma"], axis=1) < 0).all()
-    assert (np.diff(noise["sigma"], axis=0) < 0).all()
 
 
 ONES = {"epsilon": 1.0, "G": 1.0}

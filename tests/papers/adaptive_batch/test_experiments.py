@@ -269,19 +269,6 @@ def test_slopes_that_cannot_be_decided_and_runs_that_fail():
     assert list(slopes.summary(used())["law"]) == [*slopes.EXPONENTS, *slopes.SWEEPS]
 
 
-@pytest.mark.slow
-def test_a_tiny_suite_of_slopes_runs():
-    arms = {name: {**arm, "range": [0.05, 0.2]} for name, arm in slopes.QUICK["arms"].items()}
-    sweeps = {
-        name: {**sweep, "points": 2, "accuracy": 0.1, "repeats": 3} for name, sweep in slopes.QUICK["sweeps"].items()
-    }
-    spec = changed(slopes.QUICK, arms=arms, sweeps=sweeps, points=3, repeats=3)
-    frame = frame_of(slopes, spec)
-    assert len(frame) == 3 * (6 * 3 + 2 + 2) and frame["reached"].all()
-    assert frame["amplitude"].nunique() == len(frame) and (frame["error"] < 1).all()
-    assert slopes.decide(frame, spec).verdict != "reproduced"
-
-
 # ---------------------------------------------------------------- escape
 def test_a_factor_is_a_step_of_descent_on_virtual_data():
     lam, step, size, runs = 0.05, 1.0, 7, 4

@@ -95,25 +95,12 @@ def test_a_run_s_guarantee_names_what_it_rests_on_and_what_the_caller_says_it_le
         assert str(claim).endswith(f"; NOT covered: {'; '.join(left_out)}")
 
 
-@pytest.mark.slow
-def test_a_long_schedule_is_run_to_its_end():
-    runs = train([uniform(RHO, 3_000)], 1, step_size=1e-3)
-    assert runs.state.steps.tolist() == [3_000] and (runs.state.status == Status.FINISHED).all()
-
-
 @given(st.floats(0.3, 0.999), st.floats(1e-3, 10), st.integers(1, 400))
 @pytest.mark.slow
 def test_the_closed_form_of_theorem_4_5_is_the_optimal_exponential(gamma, rho, num_steps):
     closed, optimal = theorem_4_5_schedule(gamma, rho, num_steps), exponential(gamma, rho, num_steps)
     np.testing.assert_allclose(closed.noise_multipliers, optimal.noise_multipliers, rtol=1e-9)
     assert closed.spent <= rho
-
-
-def test_with_steps_counted_from_zero_the_schedule_would_not_spend_its_budget():
-    gamma, num_steps = 0.81, 30
-    one_based = theorem_4_5_schedule(gamma, RHO, num_steps).noise_multipliers
-    zero_based = one_based * gamma**-0.25  # t - 1 in place of t
-    assert math.fsum(0.5 / zero_based**2) == pytest.approx(RHO * math.sqrt(gamma))
 
 
 @pytest.mark.parametrize(("momentum", "gamma"), [(0.9, 0.99), (0.5, 0.9), (0.1, 0.9), (0.8, 0.95), (0.3, 0.6)])
@@ -150,15 +137,9 @@ def test_the_schedule_from_the_majorant_can_be_worse_than_uniform():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: theorem_4_5_schedule(1.0, RHO, 5), "Expected 0 < gamma=1.0 < 1"),
-        (lambda: theorem_4_5_schedule(0.9, 0.0, 5), "Expected rho=0.0 > 0"),
-        (lambda: theorem_4_5_schedule(0.9, RHO, 0), "Expected num_steps=0 >= 1"),
         (lambda: momentum_influence(0.95, 0.9, 5), "Expected momentum=0.95 < gamma=0.9"),
-        (lambda: turning_step(0.0, 0.9), "Expected 0 < momentum=0.0 < 1"),
         (lambda: train([uniform(RHO, 5)], 2), "Expected equal lengths, got x: 2, noise: 1, streams: 2"),
         (lambda: train([], 1), "Expected num_schedules=0 >= 1"),
-        (lambda: train([uniform(RHO, 5)], 1, delta=0.0), "Expected 0 < delta=0.0 < 1"),
-        (lambda: train([uniform(RHO, 5)], 1, clip=-1.0), "Expected clip=-1.0 > 0"),
     ],
 )
 def test_bad_input_is_refused(call, message):

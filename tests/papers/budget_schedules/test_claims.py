@@ -7,23 +7,11 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.signal import lfilter
 
-from dpnotes.papers import claim, paper
+from dpnotes.papers import claim
 from dpnotes.papers.budget_schedules import calculators
 from dpnotes.papers.budget_schedules import notation as s
-from dpnotes.papers.budget_schedules.algorithms import (
-    momentum_influence,
-    momentum_influence_majorant,
-    turning_step,
-)
+from dpnotes.papers.budget_schedules.algorithms import momentum_influence, momentum_influence_majorant, turning_step
 from dpnotes.papers.budget_schedules.claims import rates
-
-
-def test_citation():
-    assert paper("budget_schedules").doi in paper("budget_schedules").bibtex
-    with pytest.raises(ValueError, match="Expected 'nobody' to be one of: .*budget_schedules"):
-        paper("nobody")
-    with pytest.raises(ValueError, match=r"to be one claim, got the beginning of budget_schedules\.lemma4\.4\.optimum"):
-        claim("budget_schedules.lemma4.4")
 
 
 # ---------------------------------------------------------------- calculators

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from dpnotes.core import Status
-from dpnotes.oracles.smoothed import SmoothedSamples
 from dpnotes.papers.goldstein.algorithms import (
     GoldsteinParameters,
     least_directions,
@@ -18,6 +17,7 @@ from dpnotes.papers.goldstein.algorithms import (
     plain,
     single_pass,
 )
+from dpnotes.papers.goldstein.smoothed import SmoothedSamples
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.random.streams import Streams
@@ -104,20 +104,6 @@ def test_runs_without_noise_claim_nothing():
             distances(chosen.num_examples), chosen, start, Streams.of(0, ["a"]), delta=DELTA, max_steps=10
         )
         assert runs.guarantees[0].epsilon == math.inf and runs.state.steps.tolist() == [10]
-
-
-def test_data_that_are_used_up_end_a_run_with_a_window_that_is_whole():
-    chosen, start = choice("Algorithm 3"), torch.ones(1, DIM, dtype=torch.float64)
-    averages: list[Any] = []
-    runs = online_to_nonconvex(
-        distances(100), chosen, start, Streams.of(0, ["a"]), delta=DELTA,
-        observe=lambda going, state, estimate: averages.append(state.average[0]),
-    )  # fmt: skip
-    assert runs.state.status.tolist() == [Status.DATA_EXHAUSTED] and runs.state.windows.tolist() == [13]
-    assert any(torch.equal(runs.x[0], average) for average in averages[4:])
-    assert runs.guarantees[0].epsilon <= EPSILON
-    with pytest.raises(ValueError, match="Expected total=1 >= 2, the batch of one fresh gradient"):
-        online_to_nonconvex(distances(1), chosen, start, Streams.of(0, ["a"]), delta=DELTA)
 
 
 def test_bounds_that_hold_with_high_probability_alone_are_assumed_and_cost_a_part_of_delta():

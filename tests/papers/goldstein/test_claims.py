@@ -11,23 +11,16 @@ import pytest
 import sympy
 import torch
 from scipy import integrate, optimize, stats
-from scipy.optimize import linprog
 
-from dpnotes.papers import claim, claims
+from dpnotes.papers import claim
 from dpnotes.papers.goldstein import notation as s
-from dpnotes.papers.goldstein.claims.terms import DIRECTIONS, PRIOR, SINGLE_PASS
+from dpnotes.papers.goldstein.claims.terms import PRIOR, SINGLE_PASS
 from dpnotes.papers.goldstein.reference import Release, o2nc
 from dpnotes.theory.balance import balance
-from dpnotes.theory.claims import Severity
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Identity
 from dpnotes.theory.verdicts import Kind
-
-CLAIMS = claims("goldstein")
-
-
-def verdict(name):
-    return claim(f"goldstein.{name}").check()
+from tests.papers.profile import gaussian
 
 
 def calculate(name, **numbers):
@@ -35,63 +28,6 @@ def calculate(name, **numbers):
 
 
 # ---------------------------------------------------------------- evidence
-@pytest.mark.parametrize(
-    ("name", "evidence"),
-    [
-        ("eq4", "stated 0, derived 1"),
-        ("alg3.mean", "stated in x^2, derived in 1"),
-        ("eq5", "at B = 10, L = 1, d = 10, u = 1, v = 1: quantity 2, bound 1"),
-        ("prop2.5.sigma", "at S = 1, delta = 1e-06, q = 1, u = 0.1: quantity 3.898, bound 0"),
-        ("prop2.5.epsilon", "at S = 1, delta = 0.1, epsilon = 1000, q = 5: quantity 0.02236, bound 0.01011"),
-        ("prop2.6", "at G0 = 1, G1 = 10, M = 1000000, T = 1000000000000: quantity 1.833, bound 1.015"),
-        ("eq18", "at G0 = 1, G1 = 10, M = 1000000, T = 1000000000000: quantity 1.833, bound 1.015"),
-        ("appA.fixed", "at D = 1, G1 = 1: stated 0, derived 1"),
-        ("lemma4.3.epsilon", "epsilon = 1000, n = 1: quantity 0.04472, bound 0.03717"),
-        ("appA.moment", "at L = 1, s = 1, u = 1: quantity 2, bound 1"),
-        ("appA.distance", "at D = 1, u = 0.01, v = 0.99: quantity 1.98, bound 1"),
-        ("alg1.node", "at k = 3, t = 8: stated 7, derived 8"),
-        ("alg3.index", "at Sigma = 8, t = 8: stated 0, derived 8"),
-        ("thm4.1.parameters", "its value: x^2, the parameter D: x"),
-        ("eq10", "at u = 0.5: stated 0, derived 0.5"),
-        ("lemma6.3.reset", "at B1 = 10, L = 1, u = 1, v = 1: quantity 0.2, bound 0.1"),
-        ("eq19", "at h_y = 0, h_z = 0, lambda = 1, x = 0, y = 2, z = 0: stated -1, derived 1"),
-        ("factB.2.ii", "stated in F, derived in x"),
-        ("factB.2.iv", "stated in F^2 x^-3, derived in F x^-2"),
-        ("thmB.5.rate", "the stated rate: F^1/3 x^-1/3, n: 1"),
-        ("thmC.2", "at c = 2, v = 1: quantity 1, bound 0.7788"),
-    ],
-)
-def test_counterexamples_can_be_checked_by_hand(name, evidence):
-    assert verdict(name).evidence.startswith(evidence) or evidence in verdict(name).evidence
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("lemma3.4.log", "B2*d/delta is lost"),
-        ("lemma3.5.log", "B1*d/delta is lost"),
-        ("lemma3.5.sigma", "ell_Sigma"),
-        ("lemma4.3.m", "sensitivity to directions at a reset"),
-        ("thm4.1.period", "Sigma >= 1, beta**2*sqrt(d)/L**2 <= 1, is broken; at d = 100, all else 1"),
-        ("prop5.1", "L is lost, which is a flat cell"),
-    ],
-)
-def test_what_is_lost_is_named(name, says):
-    found = verdict(name)
-    assert found.kind == Kind.NOT_IMPLIED and says in found.evidence
-
-
-# What was too severe, or too mild: a wrong exponent is a rate, also where it is inherited; a unit slip that leaves the
-# theorem's n right is none; a constant that the O of the paper hides is a constant.
-SEVERITIES = {
-    "thmB.5.rate": Severity.RATE,
-    "thm4.1.parameters": Severity.TYPOGRAPHICAL,
-    "lemma6.3.reset": Severity.CONSTANT,
-    "prop2.6": Severity.CONSTANT,
-    "eq18": Severity.CONSTANT,
-}
-
-
 @pytest.mark.parametrize("name", ["prop2.5.sigma", "prop2.5.epsilon", "lemma4.3.epsilon"])
 def test_a_noise_that_is_too_small_is_so_for_either_base_of_the_logarithm(name):
     statement = claim(f"goldstein.{name}").statement
@@ -138,21 +74,7 @@ def test_resets_of_many_passes_at_a_large_privacy_loss():
     """Lemma 4.3 with the constant 10 at T/Sigma = 1, delta = 1e-6: noise over sensitivity 5 sqrt(ln 1e6)/epsilon."""
     for epsilon, reached in ((1.0, 0.0), (1000.0, 1.0)):
         ratio = epsilon / (5 * math.sqrt(math.log(1e6)))
-        # log-domain: e^epsilon alone overflows
-        exact = stats.norm.cdf(ratio / 2 - epsilon / ratio) - math.exp(
-            epsilon + stats.norm.logcdf(-ratio / 2 - epsilon / ratio)
-        )
-        assert exact == pytest.approx(reached, abs=1e-6)
-
-
-def test_severe_errata():
-    found = {c.id.split(".", 1)[1] for c in CLAIMS if c.erratum and c.erratum.severity == Severity.EDGE}
-    assert found == {"prop2.5.sigma", "prop2.5.epsilon", "lemma4.3.epsilon", "thmB.5.start", "thmC.2"}
-    severities = {name: claim(f"goldstein.{name}").erratum for name in SEVERITIES}
-    assert {name: found and found.severity for name, found in severities.items()} == SEVERITIES
-    directions = claim("goldstein.lemma4.3.m").erratum
-    assert directions is not None and directions.severity == Severity.PROOF
-    assert "2 L d/n" in directions.wording and "unbounded" not in directions.wording
+        assert gaussian(epsilon, ratio) == pytest.approx(reached, abs=1e-6)
 
 
 def test_an_estimate_of_directions_is_bounded_whatever_their_number():
@@ -194,32 +116,6 @@ def test_the_prior_work_needs_a_factor_root_d_more():
     assert private.has(s.d ** sympy.Rational(3, 2)) and not same(private, statement.value)
 
 
-def test_many_passes_and_lasry_lions_come_out_with_their_parameters():
-    many = claim("goldstein.thm4.1.rate").statement
-    assert isinstance(many, Rate)
-    found = many.balance()
-    assert same(found.rate, many.value * sympy.sqrt(s.ell))
-    smooth = (claim("goldstein.thmB.5.rate").correction() or pytest.fail()).statement
-    assert isinstance(smooth, Rate) and same(smooth.balance().rate, smooth.value)
-    (vertex,) = smooth.balance().vertices
-    assert (smooth.balance().parameters(vertex) or {})[s.lam] == s.alpha / s.L
-
-
-@pytest.mark.parametrize(
-    ("name", "lost"),
-    [("thm3.1.rate", "noise"), ("thm4.1.rate", "noise"), ("eq1", "increments"), ("own.plain_multi", "noise")],
-)
-def test_a_rate_without_one_of_its_terms_is_another(name, lost):
-    statement = claim(f"goldstein.{name}").statement
-    assert isinstance(statement, Rate)
-    fewer = {k: v for k, v in statement.constraints.items() if lost not in k}
-    try:
-        found = replace(statement, constraints=fewer).verdict().kind
-    except ValueError:  # n can be made arbitrarily small
-        found = None
-    assert found != statement.verdict().kind
-
-
 @pytest.mark.slow
 def test_four_terms_of_the_move_are_two():
     printed = claim("goldstein.thm3.1.parameters").statement
@@ -245,43 +141,6 @@ def test_directions_control():
     assert replace(common, parameters=fewer).verdict().kind == Kind.NOT_IMPLIED
 
 
-# ---------------------------------------------------------------- the bound, minimised by a numeric linear program
-def log_minimum(target, constraints, tuned, point):
-    """Return the least log(target) with all constraints at most 1, by a linear program in the logarithms."""
-    names = list(tuned)
-    rows, bounds = [], []
-    for term in constraints.values():
-        for part in sympy.Add.make_args(sympy.expand(term)):
-            powers = part.as_powers_dict()
-            rows.append([float(powers.get(x, 0)) for x in names])
-            rest = part.subs({x: 1 for x in names}).subs(point)
-            bounds.append(-math.log(float(rest)))
-    found = linprog([float(x == target) for x in names], A_ub=rows, b_ub=bounds, bounds=(None, None), method="highs")
-    assert found.success
-    return found.fun
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_sample_sizes_against_a_numeric_program(seed):
-    generator = np.random.default_rng(seed)
-    problem = {
-        "d": int(10 ** generator.uniform(0, 5)),
-        "alpha": 10 ** generator.uniform(-3, 0),
-        "beta": 10 ** generator.uniform(-3, 0),
-        "epsilon": 10 ** generator.uniform(-2, 2),
-        "Phi": 10 ** generator.uniform(0, 1),
-        "L": 10 ** generator.uniform(0, 1),
-    }
-    point = {getattr(s, k): v for k, v in problem.items()}
-    tuned = (s.n, s.D, s.T, s.period, s.B1, s.B2, s.m)
-    sizes = calculate("eq1", **problem, delta=math.exp(-1), R=1e3, constants="one")
-    one_pass = math.exp(log_minimum(s.n, {**SINGLE_PASS, **DIRECTIONS}, tuned, point))
-    # A sum of two terms is between one and two times its maximum.
-    assert sizes["single_pass"] / 2 <= one_pass * 1.0001 and one_pass <= sizes["single_pass"] * 1.0001
-    before = math.exp(log_minimum(s.n, PRIOR, tuned[:-1], point))
-    assert sizes["prior"] / 2 <= before * 1.0001 and before <= sizes["prior"] * 1.0001
-
-
 # ---------------------------------------------------------------- counterexamples by simulation
 def test_a_block_that_starts_anywhere_has_regret_five_halves():
     def worst(D, M, G, start):
@@ -296,14 +155,6 @@ def test_a_block_that_starts_anywhere_has_regret_five_halves():
 
     assert worst(1.0, 400, 1.0, 1.0) == pytest.approx(2.5, abs=1e-9)
     assert worst(1.0, 400, 1.0, 0.0) <= 1.5  # control: Lemma A.1 itself, from 0
-
-
-def test_directions_in_the_ball_give_a_small_mean():
-    generator, d, alpha = np.random.default_rng(1), 10, 0.1
-    y = generator.normal(size=(200_000, d))
-    y *= (alpha * generator.uniform(size=(len(y), 1)) ** (1 / d)) / np.linalg.norm(y, axis=1, keepdims=True)
-    found = np.mean(d / (2 * alpha) * 2 * alpha * y[:, 0] * y[:, 0])
-    assert found == pytest.approx(alpha**2 * d / (d + 2), rel=0.02) and found < 0.01
 
 
 def test_first_order_directions_in_three_dimensions():
@@ -333,44 +184,16 @@ def test_an_estimate_has_norm_root_d(d):
     assert np.mean(linear**2) < d * d or d == 2
 
 
-def gaussian_delta(epsilon, ratio):
-    """Return the least delta of a Gaussian mechanism whose means are `ratio` standard deviations apart."""
-    first, second = stats.norm.cdf(ratio / 2 - epsilon / ratio), stats.norm.logcdf(-ratio / 2 - epsilon / ratio)
-    return first - math.exp(epsilon + second)
-
-
-def test_node_by_its_own_lines():
-    """Algorithm 1 line by line: NODE(t) as printed, and with the loop starting one level higher."""
-
-    def node(t, steps, first):
-        blocks, k, top = [], 0, math.ceil(math.log2(steps))
-        for i in range(first, top + 1):
-            if k < t and k + 2 ** (top - i) <= t:
-                blocks.append((k + 1, k + 2 ** (top - i)))
-                k = blocks[-1][1]
-        return blocks
-
-    for levels in range(1, 7):
-        steps = 2**levels
-        for t in range(1, steps + 1):
-            printed, right = node(t, steps, 1), node(t, steps, 0)
-            assert printed[-1][1] == min(t, sum(2 ** (levels - i) for i in range(1, levels + 1)))
-            assert right[-1][1] == t and len(right) == t.bit_count()
-        assert node(steps, steps, 1) == node(steps - 1, steps, 1)
-    assert node(4, 5, 1) == [(1, 4)] and 3 > math.log2(5), "a block of level 3, which T does not have"
-    assert node(0, 8, 1) == []
-
-
 def test_the_printed_noise_of_the_tree_fails_for_large_epsilon_and_one_step():
     epsilon, delta = 1000.0, 0.1
     printed = calculate("prop2.5.sigma", Sigma=16, S=1.0, epsilon=epsilon, delta=delta, constants="paper")
-    assert gaussian_delta(epsilon, 1 / printed["sigma"]) > 0.99  # one release of one node already
+    assert gaussian(epsilon, 1 / printed["sigma"]) > 0.99  # one release of one node already
     fixed = calculate("prop2.5.sigma", Sigma=16, S=1.0, epsilon=epsilon, delta=delta, constants="corrected")
-    assert gaussian_delta(epsilon, math.sqrt(fixed["levels"]) / fixed["sigma"]) <= delta
+    assert gaussian(epsilon, math.sqrt(fixed["levels"]) / fixed["sigma"]) <= delta
     with pytest.raises(ValueError, match="Expected Sigma=1 >= 2: the printed noise for one step is 0"):
         calculate("prop2.5.sigma", Sigma=1, S=1.0, epsilon=1.0, delta=1e-6, constants="paper")
     # The claim's lower bound 1/2 - e^epsilon Q(sqrt(2 epsilon)) exceeds 1/4 for epsilon >= 1, and increases.
-    values = [gaussian_delta(e, math.sqrt(2 * e)) for e in np.geomspace(1, 500, 50)]
+    values = [gaussian(e, math.sqrt(2 * e)) for e in np.geomspace(1, 500, 50)]
     assert values[0] > 0.25 and all(np.diff(values) > 0)
 
 
@@ -378,8 +201,8 @@ def test_the_printed_noise_of_the_tree_fails_for_large_epsilon_and_one_step():
 def test_the_corrected_noise_of_the_tree_is_private_and_counts_the_levels(steps):
     found = calculate("prop2.5.sigma", Sigma=steps, S=2.0, epsilon=1.0, delta=1e-6, constants="corrected")
     assert found["levels"] == steps.bit_length()
-    assert gaussian_delta(1.0, 2 * math.sqrt(found["levels"]) / found["sigma"]) <= 1e-6
-    assert gaussian_delta(1.0, 2 * math.sqrt(found["levels"]) / (0.75 * found["sigma"])) > 1e-6  # no waste
+    assert gaussian(1.0, 2 * math.sqrt(found["levels"]) / found["sigma"]) <= 1e-6
+    assert gaussian(1.0, 2 * math.sqrt(found["levels"]) / (0.75 * found["sigma"])) > 1e-6  # no waste
 
 
 def test_stationary_points_of_samples_that_are_none_of_the_population():

@@ -7,17 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from specs import changed, frame_of, simulated
+from specs import changed, simulated
 
 from dpnotes.experiments import Spec
 from dpnotes.measure.goldstein import certify_goldstein, mean_gradient
 from dpnotes.papers.goldstein.experiments import complexity, valleys
 from dpnotes.random.streams import Streams
-
-
-@pytest.mark.parametrize("profile", ["quick", "paper"])
-def test_the_rule_is_about_our_bounds(profile):
-    assert "Reproduced, of our bounds, if" in complexity.EXPERIMENT.spec(profile)["decision_rule"]
 
 
 # ---------------------------------------------------------------- valleys
@@ -126,18 +121,3 @@ def test_slopes_of_made_up_laws():
     assert in_n["one", "plain", 4.0].slope == pytest.approx(-0.5, abs=1e-3)
     assert in_d["many", "variance_reduced", 1.0].slope == pytest.approx(0.25, abs=1e-3)
     assert not complexity.slopes(frame.assign(diameters=2.0), "dim")
-
-
-@pytest.mark.slow
-def test_a_cell_of_each_kind_runs():
-    spec = changed(
-        complexity.QUICK,
-        repeats=2,
-        one={**complexity.QUICK["one"], "dims": [4], "num_examples": [60, 120]},
-        many={**complexity.QUICK["many"], "dims": [4], "num_examples": [40], "num_steps": 20},
-    )
-    frame = frame_of(complexity, spec)
-    assert frame["finished"].all()
-    assert frame["norm"].between(0, 1).all()
-    assert (frame.loc[frame["method"] == "plain", "period"] == 1).all()
-    assert complexity.decide(frame, spec).reason

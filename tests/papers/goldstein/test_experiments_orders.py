@@ -34,12 +34,7 @@ def outcomes(spec: Spec, exponent: float, independent: float, noise: float = 0.0
 
 @pytest.mark.parametrize(
     ("exponent", "independent", "verdict"),
-    [
-        (1.0, 0.35, "not reproduced"),
-        (2.0, 0.35, "reproduced"),
-        (1.5, 0.35, "undecided"),
-        (1.0, 0.3, "undecided"),
-    ],
+    [(1.0, 0.35, "not reproduced"), (2.0, 0.35, "reproduced"), (1.5, 0.35, "undecided"), (1.0, 0.3, "undecided")],
 )
 @pytest.mark.slow
 def test_the_rule(exponent, independent, verdict):

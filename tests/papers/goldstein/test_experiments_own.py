@@ -15,13 +15,6 @@ from dpnotes.problems.nonsmooth import MinOfNorms
 from dpnotes.problems.robust import RobustRegression
 from dpnotes.random.streams import Streams
 
-EXPERIMENTS = [module.EXPERIMENT for module in (sensitivity, generalisation, tree)]
-
-
-@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: e.name)
-def test_an_experiment_of_ours_states_chances_in_its_spec_and_has_no_figure(experiment):
-    assert experiment.spec("quick")["chances"] and experiment.spec("paper")["chances"] and experiment.figure is None
-
 
 # ---------------------------------------------------------------- exponents
 def test_exponents_and_their_standard_errors():

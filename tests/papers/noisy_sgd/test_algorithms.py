@@ -64,9 +64,6 @@ def argued(noise: list[NoiseChoice], known: Premises = NOT_KNOWN, **more: Any) -
     return readings(descend(noise, **more), noise, known)
 
 
-# ---------------------------------------------------------------- the algorithms
-
-
 # ---------------------------------------------------------------- how much noise
 SIZES: dict[str, Any] = {"norm_bound": 2.5, "batch_size": 512, "num_examples": 50_000, "num_steps": 2328}
 

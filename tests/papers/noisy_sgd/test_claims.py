@@ -10,15 +10,13 @@ import pytest
 import sympy
 from scipy import stats
 
-from dpnotes.papers import claim, claims
+from dpnotes.papers import claim
 from dpnotes.papers.noisy_sgd import calculators
 from dpnotes.papers.noisy_sgd import notation as s
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.theory.evaluation import substitute
 from dpnotes.theory.symbols import expand
 from dpnotes.theory.verdicts import Kind
-
-CLAIMS = claims("noisy_sgd")
 
 
 def statement(name) -> Any:
@@ -31,51 +29,7 @@ def corrected(name) -> Any:
     return fixed.statement
 
 
-# ---------------------------------------------------------------- Theorem 3.5, by balance from its terms
-def test_theorem_3_5_by_balance():
-    found = corrected("thm3.5.sigma").balance()
-    rates = {vertex.rate.xreplace({s.ell: sympy.Integer(1)}) for vertex in found.vertices}
-    root = s.d ** sympy.Rational(1, 4) / sympy.sqrt(s.n * s.epsilon)
-    by_f = sympy.sqrt(s.L * s.f_max) * root
-    by_sigma = sympy.sqrt(s.sigma) * (s.L * s.f_max) ** sympy.Rational(1, 4) * root
-    assert {sympy.powsimp(rate / by_f) == 1 or sympy.powsimp(rate / by_sigma) == 1 for rate in rates} == {True}
-    assert len(rates) == 2
-    for vertex in found.vertices:
-        assert {"alpha", "descent"} < set(vertex.meet) and any(m.startswith("privacy") for m in vertex.meet)
-        assert not any(m.startswith("minibatch") for m in vertex.meet)  # Delta cancels, so that nothing determines it
-
-
-@pytest.mark.parametrize("exponent", [sympy.Rational(1, 3), sympy.Rational(7, 12), sympy.Integer(1)])
-def test_only_one_exponent_of_f_max_is_right(exponent):
-    right = corrected("thm3.5.alpha")
-    wrong = right.restate(right.value * s.f_max ** (exponent - sympy.Rational(1, 2)))
-    assert wrong.verdict().kind == Kind.UNITS_DIFFER
-    free = replace(wrong, normalised=(s.L, s.rho))  # with units set aside, the balance alone refutes it
-    assert free.verdict().kind == Kind.NOT_IMPLIED
-    assert replace(right, normalised=(s.L, s.rho)).verdict().kind == Kind.UP_TO_LOGS
-
-
-def test_without_the_privacy_constraint_any_accuracy_is_reached():
-    right = corrected("thm3.5.alpha")
-    free = replace(right, constraints={k: v for k, v in right.constraints.items() if k != "privacy"})
-    with pytest.raises(ValueError, match="small"):
-        free.balance()
-
-
-def test_the_parameters_of_theorem_3_5_are_tight():
-    good = statement("thm3.5.parameters")
-    assert good.verdict().kind == Kind.UP_TO_CONSTANTS
-    longer = {**good.parameters, s.T: good.parameters[s.T] * s.d ** sympy.Rational(1, 12)}
-    assert "privacy" in replace(good, parameters=longer).verdict().evidence
-    shorter = {**good.parameters, s.T: good.parameters[s.T] / s.d ** sympy.Rational(1, 12)}
-    assert "descent" in replace(good, parameters=shorter).verdict().evidence
-    # At the printed accuracy, with f_max^1 and no sigma, privacy fails.
-    printed = {k: m for k, m in good.regime.items() if k != "accuracy"}
-    printed["accuracy"] = s.f_max * (s.d * s.ell) ** sympy.Rational(1, 4) / sympy.sqrt(s.n * s.epsilon) / s.alpha
-    kept = replace(good, regime=printed, normalised=(s.L, s.rho))
-    assert "privacy" in kept.verdict().evidence and kept.verdict().kind == Kind.NOT_IMPLIED
-
-
+# ---------------------------------------------------------------- Appendix C, by balance from its terms
 def test_appendix_c_is_fixed_by_the_batch_and_not_by_the_noise():
     found = statement("own.batch").balance()
     assert [v.rate for v in found.vertices] == [s.L * s.d * s.f_max * s.sigma**2 / (s.alpha**4 * s.delta)]
@@ -181,40 +135,6 @@ def test_the_growth_of_noise_is_bounded_sharply():
         assert replace(own, bound=own.bound * sympy.Rational(str(factor))).verdict().kind == Kind.CONTRADICTED
     late = statement("own.growth")  # control: not in the first iterations
     assert replace(late, conditions=()).verdict().kind == Kind.CONTRADICTED
-
-
-def adverse(n, sigma, fill=1e-9):
-    """Return deviations of n samples (in the plane, with sum 0), one of which almost exhausts Assumption B."""
-    limit = math.log(1 + (math.e - 1) * n)
-    low, high = 0.0, limit
-    for _ in range(200):
-        z = (low + high) / 2
-        rest = z / (n - 1) ** 2  # the others balance this one
-        low, high = (z, high) if math.exp(z) + (n - 1) * math.exp(rest) < math.e * n - fill else (low, z)
-    far = sigma * math.sqrt(low)
-    return np.array([far] + [-far / (n - 1)] * (n - 1))
-
-
-@pytest.mark.parametrize("n", [10, 1000, 100_000])
-def test_sensitivity_is_nearly_attained(n):
-    sigma, batch = 2.0, 5
-    found = calculate("own.sensitivity", n=n, B=batch, sigma=sigma)
-    deviations = adverse(n, sigma)
-    assert abs(deviations.sum()) < 1e-6 and np.exp((deviations / sigma) ** 2).mean() < math.e
-    assert 0.9 * found["sample"] < deviations[0] < found["sample"]
-    # Two data sets in which one sample is far out, to opposite sides; all others have gradient 0.
-    gap = n / (n - 1) * deviations[0]
-    mean, mean_prime = gap / n, -gap / n
-    assert gap - mean == pytest.approx(deviations[0]) and -gap - mean_prime == pytest.approx(-deviations[0])
-    assert 0.9 * found["batch"] < 2 * gap / batch < found["batch"]
-
-
-def test_sensitivity_bounds_that_are_too_small_are_refuted():
-    own = statement("own.sensitivity")
-    assert replace(own, bound=own.bound * (s.n - 1) / s.n).verdict().kind == Kind.CONTRADICTED
-    assert replace(own, bound=own.bound / 2).verdict().kind == Kind.CONTRADICTED
-    sample = statement("own.sample")
-    assert replace(sample, bound=sympy.log(s.n)).verdict().kind == Kind.CONTRADICTED
 
 
 # ---------------------------------------------------------------- calculators
@@ -330,21 +250,6 @@ def test_sample_size_and_accuracy_are_inverse_to_each_other(constants):
     assert back["n"] == pytest.approx(sizes, rel=1e-8)
 
 
-def test_slopes_of_the_closed_loop_are_those_of_the_theorem():
-    base = {**SETTING, "sigma": 1e-6, "f_max": 1.0}
-
-    def slope(name, low, high, **more):
-        ends = {**base, "n": 1e9, **more, name: np.array([low, high])}
-        first, second = calculate("thm3.5.alpha", **ends, constants="one")["alpha"]
-        return math.log(second / first) / math.log(high / low)
-
-    assert slope("f_max", 1.0, 100.0) == pytest.approx(0.5, abs=0.02)  # not 1
-    assert slope("d", 10, 10_000) == pytest.approx(0.25, abs=0.02)
-    assert slope("n", 1e9, 1e11) == pytest.approx(-0.5, abs=0.02)
-    assert slope("epsilon", 0.01, 1.0) == pytest.approx(-0.5, abs=0.02)
-    assert slope("sigma", 1e3, 1e5, n=1e14) == pytest.approx(0.5, abs=0.02)
-
-
 def test_the_deterministic_sensitivity_needs_no_initial_gap():
     """own.rate: alpha grows with sigma^{1/2}, and f_max enters by the power 1/4 only."""
     numbers = {name: value for name, value in GIVEN.items() if name != "c"}
@@ -397,14 +302,6 @@ def test_calculators_refuse_what_is_outside(name, numbers, message):
 
 
 # ---------------------------------------------------------------- chances
-def test_eight_buckets_may_all_fail_to_escape():
-    """Lemma B.12: each escapes with probability 1/3, so that none does with (2/3)^8; enough buckets mend it."""
-    assert stats.binom.pmf(0, 8, 1 / 3) == pytest.approx(0.039, abs=5e-4)
-    for delta in (1e-3, 1e-6):
-        buckets = math.ceil(18 * math.log(1 / delta))
-        assert stats.binom.cdf(math.floor(buckets / 6), buckets, 1 / 3) <= delta, "one in six, by Hoeffding"
-
-
 def test_chebyshev_with_the_sum_as_it_turns_out():
     """Lemma C.1: gradients that grow until the noise strikes, against sqrt(S sigma^2/(delta B)) with this S."""
     delta, t, growth = 0.01, 10, 1e3

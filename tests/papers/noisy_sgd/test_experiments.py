@@ -8,7 +8,6 @@ import pytest
 import torch
 from specs import changed, frame_of
 
-from dpnotes.experiments import Context
 from dpnotes.oracles.fresh import PURPOSE
 from dpnotes.papers.noisy_sgd.experiments import appendix_c, escape, fraction, lemma_3_2, slopes
 from dpnotes.papers.noisy_sgd.experiments.wells import Instances, WellParameters, Wells, levels, parameters
@@ -99,18 +98,6 @@ def test_slopes_that_are_too_uncertain_or_runs_that_left_without_noise_are_not_r
     lost = reached(slopes.EXPONENTS)
     lost.loc[0, "reached"] = np.inf
     assert slopes.decide(lost, slopes.PAPER).reason == "1 of 740 runs diverged"
-
-
-@pytest.mark.slow
-def test_a_tiny_suite_of_slopes_runs():
-    ranges = {"n": [6e4, 7e4], "d": [2000.0, 3000.0]}
-    spec = changed(slopes.QUICK, ranges=ranges, points=2, repeats=2)
-    frame = frame_of(slopes, spec)
-    assert len(frame) == 2 * (2 * 2 + 1) and set(frame["knob"]) == set(ranges)
-    assert (frame.loc[frame["noise"], "reached"] < frame.loc[frame["noise"], "alpha"]).all()
-    assert "without noise 2 of 2" in slopes.decide(frame, spec).reason
-    alone = slopes.run_cell(spec, slopes.cells(spec)[-1], Context("cpu", 10**9))
-    np.testing.assert_array_equal(alone["reached"], frame["reached"].to_numpy()[-len(alone["reached"]) :])
 
 
 # ---------------------------------------------------------------- escape
@@ -251,8 +238,7 @@ def test_the_counterexample_exceeds_the_bound_in_a_tiny_run_and_not_in_few_dimen
 
 # ---------------------------------------------------------------- Appendix C
 @pytest.mark.parametrize(
-    ("own", "control", "verdict"),
-    [(0.9, 0.2, "reproduced"), (0.4, 0.2, "not reproduced"), (0.9, 0.8, "undecided")],
+    ("own", "control", "verdict"), [(0.9, 0.2, "reproduced"), (0.4, 0.2, "not reproduced"), (0.9, 0.8, "undecided")]
 )
 def test_the_rule_on_appendix_c(own, control, verdict):
     rows = [(outlier, ratio, own if ratio == 1 else control) for outlier in (0.0, 0.1) for ratio in (1.0, 1e4)] * 5

@@ -13,16 +13,13 @@ from dpnotes.experiments import Context, Spec
 from dpnotes.experiments.sweeps import grid
 from dpnotes.papers.noisy_sgd.experiments import cifar10, curves, finetuning, images
 from dpnotes.papers.noisy_sgd.experiments.curves import Task
-from dpnotes.problems import text
 from dpnotes.problems.architectures import load_pretrained, resnet18
-from dpnotes.problems.datasets.cola import Corpus, Sentences
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.problems.published import DataNotFound
 from dpnotes.random.streams import Streams
 from dpnotes.train.norms import NORMS, ExampleNorms
 
-ALL = (*images.EXPERIMENTS, *finetuning.EXPERIMENTS)
 TINY = {"batch_size": 10, "epochs": 2, "statistics_batches": 2, "norm_batches": 2, "examples_at_once": 20} | {
     "data": {"name": "toy", "classes": [0, 1], "train": 40, "test": 20, "pixels": 16}, "epsilons": [1.0], "repeats": 1,
     **dict.fromkeys(("evaluate_every", "checkpoint_every"), 1),
@@ -120,19 +117,6 @@ def test_the_share_of_long_gradients_is_said():
 
 
 # ---------------------------------------------------------------- the specs
-def test_specs_say_the_rule_and_list_each_run_once():
-    assert len({e.name for e in ALL}) == len(ALL)
-    for experiment in ALL:
-        for spec in experiment.specs.values():
-            rule = spec["decision_rule"].lower()
-            assert all(word in rule for word in ("reproduced if", "not reproduced if", "undecided"))
-            listed = curves.cells(spec)
-            assert len(listed) == spec["repeats"] * (len(spec["epsilons"]) + 1)
-            assert [cell["repeat"] for cell in listed] == sorted(cell["repeat"] for cell in listed)
-            assert set(spec["close"]) <= set(spec["epsilons"])
-        assert experiment.unaccounted and experiment.data
-
-
 def test_seven_and_three_repeats_make_ten():
     first, more = (e.specs["paper"] for e in (images.CONVNET, images.CONVNET_MORE))
     assert {**first.parameters, "first_repeat": 7, "repeats": 3} == more.parameters
@@ -234,14 +218,6 @@ def test_a_cell_goes_on_where_it_was_interrupted(tmp_path: Path):
         np.testing.assert_array_equal(resumed[name], whole[name])
 
 
-def test_runs_of_a_repeat_start_alike_and_those_of_two_do_not():
-    spec = tiny("convnet", epochs=1)
-    task = toy_task(spec, {})
-    problem = ModuleProblem(task.module, task.data.train_inputs, task.data.train_labels)
-    starts = [problem.initial(Streams.of(spec["seed"], [repeat])) for repeat in (0, 0, 1)]
-    assert torch.equal(starts[0], starts[1]) and not torch.equal(starts[0], starts[2])
-
-
 def test_too_little_memory_is_said_before_the_first_step():
     with pytest.raises(MemoryError, match="bytes_per_run"):
         curves.run(tiny("convnet"), {"repeat": 0, "epsilon": 1.0}, Context("cpu", 1000), toy_task)
@@ -325,22 +301,6 @@ def test_fine_tuning_a_network_of_other_classes_end_to_end():
     assert not torch.equal(views["1.fc.weight"][0], views["1.fc.weight"][1])
     columns = cell_of(finetuned("cifar100", augment=True), 1.0, lambda *_: task)
     assert columns["finished"] and len(columns["step"]) == 2
-
-
-@pytest.mark.slow
-def test_fine_tuning_a_text_network_end_to_end():
-    words = ["dogs bark", "bark dogs the", "the cat sat", "sat sat the"]
-    corpus = Sentences(tuple(f"{words[i % 4]} {i}." for i in range(40)), torch.arange(40) % 2)
-    few = Sentences(corpus.texts[:6], corpus.labels[:6])
-    made = Corpus("toy", corpus, few, few, "none needed", "here")
-    data = text.tokenise(made, text.character_tokenizer, length=16)
-
-    def task(spec: Spec, cell: dict) -> Task:
-        return Task(text.random_bert(text.TINY_BERT, f"{spec['seed']}/{cell['repeat']}"), data, only=[])
-
-    columns = cell_of(finetuned("cola", statistics_batches=0), 1.0, task)
-    assert columns["finished"] and len(columns["step"]) == 2
-    assert columns["train_loss"][-1] < 10
 
 
 @pytest.mark.parametrize("experiment", finetuning.EXPERIMENTS, ids=lambda e: e.name)

@@ -1,7 +1,6 @@
 """Losses of privacy that the claim does not cover: samples that come twice, a jump that no noise covers."""
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,19 +8,18 @@ import torch
 
 from dpnotes.core import Guarantee, Relation
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Rows, grid, joined, profiles, study, tabulated
+from dpnotes.experiments.sweeps import Given, Rows, grid, joined, profiles, study, tabulated
 from dpnotes.papers.drift_escape.experiments.releases import differences, one_pass
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.museum.exhibit import Exhibit, Setting
 
-RULE = (
-    "All releases are claimed to cost what one of them costs, as batches share no example. Reproduced if the epsilon "
-    "that the densities force (exact) and the lower bound of a sampled audit (confidence 99%) are at most the claim "
-    "for the corrected versions, and above it for the printed ones. Not reproduced if either exceeds the claim for a "
-    "corrected version, or the exact one does not for a printed version. Undecided otherwise."
-)
-COMMON: dict[str, Any] = {
-    "decision_rule": RULE, "seed": "audit", "delta": 1e-5, "noise_multiplier": 4.0, "batch_size": 2, "num_batches": 2,
+COMMON: Given = {
+    "decision_rule": "All releases are claimed to cost what one of them costs, as batches share no example. "
+    "Reproduced if the epsilon that the densities force (exact) and the lower bound of a sampled audit (confidence "
+    "99%) are at most the claim for the corrected versions, and above it for the printed ones. Not reproduced if "
+    "either exceeds the claim for a corrected version, or the exact one does not for a printed version. Undecided "
+    "otherwise.",
+    "seed": "audit", "delta": 1e-5, "noise_multiplier": 4.0, "batch_size": 2, "num_batches": 2,
     "uses": [1, 4, 16, 64],  # of each example
     "lengths": [2, 4, 8, 16],  # steps of an attempt, after which the point jumps back
     "step": 0.05,

@@ -20,18 +20,16 @@ from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 
-RULE = (
-    "Lemma 9: the squared error of the server's estimate is 1/m of that of one client, whether it is of the examples' "
-    "noise (where privacy has hardly any) or of the mechanism's (where examples have), and tilts of the clients that "
-    "add up to 0 change nothing. Reproduced if all four exponents in m (95% bootstrap intervals over runs) have their "
-    "whole interval within 0.03 of -1. Not reproduced if an interval lies outside of that range, or a run ends early. "
-    "Undecided otherwise. In a pilot with another seed the mean squared error of a run had a relative standard "
-    "deviation of 0.2, so that of an exponent is 0.006 with 100 runs: under the lemma an interval is inside with a "
-    "chance of 0.998, all four with 0.99; with exponents of -1/2, or with a floor of a tenth of one client's error "
-    "(about -0.5), none is."
-)
-PARAMETERS: dict[str, Any] = {
-    "decision_rule": RULE, "seed": "clients", "dim": 20, "smoothness": 2.0, "gradient_bound": 6.0,
+QUICK, PAPER = profiles("drift_escape.clients", {
+    "decision_rule": "Lemma 9: the squared error of the server's estimate is 1/m of that of one client, whether it is "
+    "of the examples' noise (where privacy has hardly any) or of the mechanism's (where examples have), and tilts of "
+    "the clients that add up to 0 change nothing. Reproduced if all four exponents in m (95% bootstrap intervals over "
+    "runs) have their whole interval within 0.03 of -1. Not reproduced if an interval lies outside of that range, or "
+    "a run ends early. Undecided otherwise. In a pilot with another seed the mean squared error of a run had a "
+    "relative standard deviation of 0.2, so that of an exponent is 0.006 with 100 runs: under the lemma an interval "
+    "is inside with a chance of 0.998, all four with 0.99; with exponents of -1/2, or with a floor of a tenth of one "
+    "client's error (about -0.5), none is.",
+    "seed": "clients", "dim": 20, "smoothness": 2.0, "gradient_bound": 6.0,
     "features": 0.5,  # standard deviation of an example's gradient in a coordinate, at most
     "tilt": 1.0,  # length of a client's tilt, where clients disagree
     "first": 4000,  # b1, of each client
@@ -41,19 +39,12 @@ PARAMETERS: dict[str, Any] = {
     # Of the mechanism's noise over its sensitivity: so little that examples decide the error, and so much that it does.
     "multipliers": {"examples": 0.01, "mechanism": 5.0},
     "clients": Each([1, 2, 4, 16, 64], [1, 4, 16, 64, 256]), "repeats": Each(100, 400),
-}  # fmt: skip
-QUICK, PAPER = profiles("drift_escape.clients", PARAMETERS)
+})  # fmt: skip
 
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a noise, a disagreement and a number of clients."""
     return grid(noise=spec["multipliers"], tilted=(False, True), clients=spec["clients"])
-
-
-def setting(spec: Spec) -> VirtualData:
-    """Cosines, from whose top runs descend; examples differ by sines."""
-    dim = spec["dim"]
-    return VirtualData(Separable([(Cosine(1.0), dim)]), Separable([(Sine(spec["features"]), dim)]))
 
 
 def tilts(spec: Spec, clients: int) -> Tensor:
@@ -76,15 +67,18 @@ def parameters(spec: Spec, noise: str) -> DriftEscapeParameters:
 
 
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
-    """The mean squared error of the estimates of each run, and what each client used."""
-    data, count, dim = setting(spec), cell["clients"], spec["dim"]
+    """The mean squared error of the estimates of each run, and what each client used.
+
+    Runs descend from near the top of cosines; examples differ by sines.
+    """
+    count, dim = cell["clients"], spec["dim"]
+    data = VirtualData(Separable([(Cosine(1.0), dim)]), Separable([(Sine(spec["features"]), dim)]))
     apart = tilts(spec, count).to(context.device) * float(cell["tilted"])
     choice = parameters(spec, cell["noise"])
     blocks = Blocks(count, spec["block"], context.sharing(-(-count // spec["block"])))
 
     def run(chosen: range) -> dict[str, Tensor]:
-        runs = len(chosen)
-        names = [f"{cell['noise']}/{cell['tilted']}/{count}/{r}" for r in chosen]
+        runs, names = len(chosen), [f"{cell['noise']}/{cell['tilted']}/{count}/{r}" for r in chosen]
         streams = Streams.of(spec["seed"], names, context.device)
 
         def samples_of(members: range) -> TiltedSamples:
@@ -92,8 +86,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
 
         oracle = clients_of([choice] * runs, samples_of, blocks, context.device)
         method = method_of([choice.escape] * runs)
-        start = torch.linspace(0.3, 1.2, dim, dtype=torch.float64, device=context.device).expand(runs, dim)
-        error, x = torch.zeros(runs, dtype=torch.float64, device=context.device), start.clone()
+        start = torch.linspace(0.3, 1.2, dim, dtype=torch.float64, device=context.device).repeat(runs, 1)
+        error, x = torch.zeros_like(start[:, 0]), start.clone()
 
         def observe(going: Tensor, state: Any, estimate: Any) -> None:
             off = estimate.gradient - data.landscape.gradient(x[going])
@@ -109,11 +103,10 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
 
 def exponents(frame: pd.DataFrame) -> dict[str, Any]:
     """The exponent of the squared error in m, by what makes it and whether clients disagree."""
-    found = {}
-    for (noise, tilted), part in frame.groupby(["noise", "tilted"], sort=False):
-        name = f"{noise}, {'clients that disagree' if tilted else 'clients alike'}"
-        found[name] = fitted(part, "clients", "error")
-    return found
+    return {
+        f"{noise}, {'clients that disagree' if tilted else 'clients alike'}": fitted(part, "clients", "error")
+        for (noise, tilted), part in frame.groupby(["noise", "tilted"], sort=False)
+    }
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -135,8 +128,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     for cell in cells(spec):
         mean = cell["clients"] ** (-1.0 if right else -0.9)
         error = mean * np.exp(generator.normal(0, 0.2, spec["repeats"]))
-        steps = spec["steps"]
-        yield {**cell, "repeat": np.arange(len(error)), "error": error, "steps": steps}
+        yield {**cell, "repeat": np.arange(len(error)), "error": error, "steps": spec["steps"]}
 
 
 EXPERIMENT = study(

@@ -12,7 +12,6 @@ from dpnotes.problems.virtual import VirtualData
 
 _LOG_FACTOR = 0.5  # of the length of an attempt
 _RADIUS = 0.3  # over sqrt(alpha / rho)
-_CHI = 2.0  # over psi
 DEPTH = 8.0  # how far below sqrt(rho alpha) the ladder's curvatures go
 
 
@@ -75,7 +74,7 @@ def rungs_down_to(curvature: float) -> Tensor:
 class LadderParameters:
     """Equations (4) of the paper with constants that can be run: M = rho = 1, and powers of iota are 1.
 
-    `chi = 2 psi`, `alpha = 4 chi`, S = `radius` = 0.3 sqrt(alpha), eta = `step_size` and T_esc = `attempt_length` =
+    chi = 2 psi, `alpha` = 4 chi, S = `radius` = 0.3 sqrt(alpha), eta = `step_size` and T_esc = `attempt_length` =
     `0.5 mu / (eta sqrt(alpha))`, with the logarithm `mu = log2(40 sqrt2 S alpha^(1/4) / (sqrt(eta) r))`: the second
     entry of (5) as its proof gives it.
     """
@@ -85,19 +84,14 @@ class LadderParameters:
     step_size: float
 
     @property
-    def chi(self) -> float:
-        """Bound of a gradient's error."""
-        return _CHI * self.psi
-
-    @property
     def alpha(self) -> float:
-        """The stationarity that the returned point should reach."""
-        return 4 * self.chi
+        """The stationarity that the returned point should reach, 4 chi."""
+        return 8 * self.psi
 
     @property
     def threshold(self) -> float:
         """3 chi."""
-        return 3 * self.chi
+        return 6 * self.psi
 
     @property
     def radius(self) -> float:

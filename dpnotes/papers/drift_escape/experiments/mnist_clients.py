@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from dpnotes.core import Status
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, grid, joined, mean_interval, profiles, study, tabulated
+from dpnotes.experiments.sweeps import Each, Given, Rows, grid, joined, mean_interval, profiles, study, tabulated
 from dpnotes.methods.loop import Runs
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.holdings import ClientSamples, dirichlet_split
@@ -26,21 +25,18 @@ from dpnotes.problems.datasets.mnist import load_mnist, pooled
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 
-RULE = (
-    "Section 6 says that the algorithm operates effectively in heterogeneous settings, and its error has no term for "
-    "how much clients disagree. Each label of MNIST is dealt out to the clients in Dirichlet shares: the smaller their "
-    "concentration, the more clients disagree. What counts is the gradient norm of the mean over clients of their mean "
-    "loss, where drift escape is after its rounds, as the logarithm of its ratio to that of clients almost alike "
-    "(concentration 100), paired over repeats. Sizes are unequal as they come, so each split has an objective of its "
-    "own, on which it is measured; all clients use equally many examples in a round. Reproduced if the 90% t-intervals "
-    "of all other concentrations are inside of a factor of 1.2 either way (at the edge of which the chance of that is "
-    "0.05). Not reproduced if one of them is outside of it. Undecided otherwise, and if a run of drift escape ended "
-    "early. Drift escape against DP-SGD by the same clients, at the same (epsilon, delta), rounds and bytes, is shown "
-    "beside it without a verdict: DP-SGD uses all its examples in every round, drift escape each once, and the paper "
-    "compares the two nowhere."
-)
-PARAMETERS: dict[str, Any] = {
-    "decision_rule": RULE,
+QUICK, PAPER = profiles("drift_escape.mnist_clients", {
+    "decision_rule": "Section 6 says that the algorithm operates effectively in heterogeneous settings, and its error "
+    "has no term for how much clients disagree. Each label of MNIST is dealt out to the clients in Dirichlet shares: "
+    "the smaller their concentration, the more clients disagree. What counts is the gradient norm of the mean over "
+    "clients of their mean loss, where drift escape is after its rounds, as the logarithm of its ratio to that of "
+    "clients almost alike (concentration 100), paired over repeats. Sizes are unequal as they come, so each split has "
+    "an objective of its own, on which it is measured; all clients use equally many examples in a round. Reproduced "
+    "if the 90% t-intervals of all other concentrations are inside of a factor of 1.2 either way (at the edge of "
+    "which the chance of that is 0.05). Not reproduced if one of them is outside of it. Undecided otherwise, and if a "
+    "run of drift escape ended early. Drift escape against DP-SGD by the same clients, at the same (epsilon, delta), "
+    "rounds and bytes, is shown beside it without a verdict: DP-SGD uses all its examples in every round, drift "
+    "escape each once, and the paper compares the two nowhere.",
     # With 8 repeats and another seed the rule could hardly decide (0.82), and said: reproduced.
     "seed": Each("mnist_clients, 12", "mnist_clients"),
     "pool": 4,
@@ -56,14 +52,14 @@ PARAMETERS: dict[str, Any] = {
     },
     "DP-SGD": {"step_size": 1.0}, "rounds": 18, "least_held": 1100, "examples": Each("private", "all"),
     "clients": Each(10, 20), "concentrations": Each([0.1, 1.0, 100.0], [0.3, 1.0, 100.0]), "repeats": Each(12, 20),
-}  # fmt: skip
-# The same from 8 repeats of a pilot with another seed on the same examples: 0.02 and -0.01, 0.085 and 0.037.
-_CHANCES = {
-    "means of those": "reproduced above 0.999, not reproduced below 0.001",
-    "one at the edge": "reproduced 0.02 to 0.1, not reproduced as often",
-    "one larger or smaller by 1.5": "not reproduced above 0.999",
-}
-QUICK, PAPER = profiles("drift_escape.mnist_clients", PARAMETERS, paper={"chances": _CHANCES})
+}, paper={
+    # The same from 8 repeats of a pilot with another seed on the same examples: 0.02 and -0.01, 0.085 and 0.037.
+    "chances": {
+        "means of those": "reproduced above 0.999, not reproduced below 0.001",
+        "one at the edge": "reproduced 0.02 to 0.1, not reproduced as often",
+        "one larger or smaller by 1.5": "not reproduced above 0.999",
+    },
+})  # fmt: skip
 _SPLITS = 10_000  # that are tried
 ARMS = ("drift escape", "DP-SGD", "trusted server")
 
@@ -128,14 +124,6 @@ def drift_escape(spec: Spec, network: TwoLayerNetwork, parts: list[Tensor], x: T
     )  # fmt: skip
 
 
-def noisy_sgd(spec: Spec, problems: list[TwoLayerNetwork], x: Tensor, streams: Streams) -> Runs:
-    """DP-SGD on all that each client holds; by a trusted server: of one holder of everything."""
-    return distributed_noisy_sgd(
-        lambda members: problems[members.start], x, streams, blocks=Blocks(len(problems), 1), epsilon=spec["epsilon"],
-        delta=spec["delta"], norm_bound=spec["clip"], step_size=spec["DP-SGD"]["step_size"], num_steps=spec["rounds"],
-    )  # fmt: skip
-
-
 @joined
 def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
     """The arms on one split; in all cells of a repeat start and keys are the same."""
@@ -155,9 +143,13 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
         if arm == "drift escape":
             runs = drift_escape(spec, network, parts, x, streams)
             used = int(runs.state.oracle.meter.used.sum())
-        else:
-            runs = noisy_sgd(spec, problems, x, streams)
-            used = data.train_inputs.shape[0]
+        else:  # on all that each client holds; a trusted server is one holder of everything
+            runs = distributed_noisy_sgd(
+                lambda members: problems[members.start], x, streams, blocks=Blocks(len(problems), 1),
+                epsilon=spec["epsilon"], delta=spec["delta"], norm_bound=spec["clip"],
+                step_size=spec["DP-SGD"]["step_size"], num_steps=spec["rounds"],
+            )  # fmt: skip
+            used = len(data.train_inputs)
         epsilon = max(claim.epsilon for claim in runs.oracle.claims(runs.state.oracle, spec["delta"], streams)[0])
         context.record_spent(
             mechanism="gaussian", rho=float(runs.oracle.declared()[0]), relation="replace-one", data="mnist",
@@ -169,7 +161,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
         yield row
 
 
-def outcome(runs: Runs, problems: list[TwoLayerNetwork], data: Dataset) -> dict[str, Any]:
+def outcome(runs: Runs, problems: list[TwoLayerNetwork], data: Dataset) -> Given:
     """The accuracy reached and the bytes sent: each round one estimate from each client, and one point to each."""
     rounds = int(runs.state.oracle.meter.calls[0, 0])
     sent = rounds * len(problems) * runs.x.shape[1] * runs.x.element_size()
@@ -200,7 +192,7 @@ def against_noisy_sgd(frame: pd.DataFrame) -> Rows:
     """Drift escape less DP-SGD by the same clients: means of paired differences, with standard errors; no verdict."""
     for concentration, part in frame[np.isfinite(frame["concentration"])].groupby("concentration"):
         pairs = part.assign(gradient=np.log(part["gradient"])).pivot(index="repeat", columns="arm")
-        row: dict[str, Any] = {"concentration": concentration}
+        row: dict[str, object] = {"concentration": concentration}
         for metric in ("gradient", "test_accuracy"):
             found = pairs[metric, "drift escape"] - pairs[metric, "DP-SGD"]
             row |= {metric: float(found.mean()), f"{metric}_error": float(found.sem())}

@@ -11,26 +11,25 @@ from torch import Tensor
 from dpnotes.core import Estimate, Oracle
 from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, proportion, study, tabulated
-from dpnotes.methods.drift_escape import DriftEscape, Repeat
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.samples import VirtualSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
+from dpnotes.papers.drift_escape.escaping import DriftEscape, Repeat
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 
-RULE = (
-    "Lemma 2 is for independent attempts: all Q fail with probability p^Q, p that of one. For each oracle the runs "
-    "whose attempts all fail are counted, with 95% intervals, and p^Q has that of p. Reproduced if fresh noise and a "
-    "forced fresh gradient fail as often as p^Q at Q = 2 and Q = 4 (the intervals overlap), and a restored state does "
-    "not: at Q = 8 its interval lies above 10 p^Q and above a tenth of p. Not reproduced if at Q = 4 fresh noise or a "
-    "forced gradient fail more often than p^Q, or at Q = 8 a restored state fails as often as p^Q. Undecided otherwise."
-)
 ORACLES: dict[str, Repeat] = {"fresh noise": "go on", "restored": "restore", "forced": "refresh", "jump": "go on"}
 COMMON: dict[str, Any] = {
-    "decision_rule": RULE, "seed": Each("repeats, 4000", "repeats"), "repeats": Each(4000, 50_000), "dim": 10,
+    "decision_rule": "Lemma 2 is for independent attempts: all Q fail with probability p^Q, p that of one. For each "
+    "oracle the runs whose attempts all fail are counted, with 95% intervals, and p^Q has that of p. Reproduced if "
+    "fresh noise and a forced fresh gradient fail as often as p^Q at Q = 2 and Q = 4 (the intervals overlap), and a "
+    "restored state does not: at Q = 8 its interval lies above 10 p^Q and above a tenth of p. Not reproduced if at Q "
+    "= 4 fresh noise or a forced gradient fail more often than p^Q, or at Q = 8 a restored state fails as often as "
+    "p^Q. Undecided otherwise.",
+    "seed": Each("repeats, 4000", "repeats"), "repeats": Each(4000, 50_000), "dim": 10,
     "curvature": 0.1,  # of the hill, over M = 1
     "features": 0.3,  # length of the noise of one example's gradient
     "first": 1_000_000,  # b1
@@ -46,18 +45,14 @@ def cells(spec: Spec) -> list[Cell]:
     return grid(oracle=ORACLES)
 
 
-def setting(spec: Spec) -> VirtualData:
-    """A hill of the given curvature between wells of curvature 1, all cosines; examples differ by sines."""
-    curvature, others = spec["curvature"], spec["dim"] - 1
-    hill, wells = Cosine(curvature**3, 1 / curvature), Cosine(1.0)
-    return VirtualData(
-        Separable([(hill, 1), (wells, others)]), Separable([(Sine(spec["features"] / spec["dim"] ** 0.5), spec["dim"])])
-    )
-
-
 def make_oracle(spec: Spec, name: str, runs: int, num_steps: int, device: str) -> Oracle:
-    """SPIDER with a first batch whose noise all differences share; or the same noise, fresh for every gradient."""
-    data = setting(spec)
+    """SPIDER with a first batch whose noise all differences share; or the same noise, fresh for every gradient.
+
+    The loss is a hill of the given curvature between wells of curvature 1, all cosines; examples differ by sines.
+    """
+    curvature, dim = spec["curvature"], spec["dim"]
+    hills = Separable([(Cosine(curvature**3, 1 / curvature), 1), (Cosine(1.0), dim - 1)])
+    data = VirtualData(hills, Separable([(Sine(spec["features"] / dim**0.5), dim)]))
     if name == "fresh noise":
         # Of the privacy noise on a fresh gradient, each coordinate.
         first_std = spec["multiplier"] * 2 * spec["gradient_bound"] / spec["first"]
@@ -120,16 +115,14 @@ def attempts(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
 def failures(frame: pd.DataFrame) -> Rows:
     """One row an oracle and Q: how often all of Q attempts failed, p^Q, their 95% intervals, and examples used."""
     for name, part in frame.groupby("oracle", sort=False):
-        runs = int(part["runs"].sum())
-        one = int(part.loc[part["failed"] >= 1, "runs"].sum())
-        chances = {"independent": one / runs}
-        chances["independent_low"], chances["independent_high"] = proportion(one, runs)
-        for count in range(1, int(part["failed"].max()) + 1):
-            hits = int(part.loc[part["failed"] >= count, "runs"].sum())
+        runs, most = int(part["runs"].sum()), int(part["failed"].max())
+        fails = [int(part.loc[part["failed"] >= count, "runs"].sum()) for count in range(1, most + 1)]
+        low, high = proportion(fails[0], runs)
+        one = {"independent": fails[0] / runs, "independent_low": low, "independent_high": high}
+        for count, hits in enumerate(fails, 1):
             low, high = proportion(hits, runs)
-            independent = {key: chance**count for key, chance in chances.items()}
-            row = {"oracle": name, "Q": count, "fails": hits / runs, "low": low, "high": high, **independent}
-            yield {**row, "used": float(part["used"].sum() / runs)}
+            row = {"oracle": name, "Q": count, "fails": hits / runs, "low": low, "high": high}
+            yield {**row, **{key: chance**count for key, chance in one.items()}, "used": part["used"].sum() / runs}
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:

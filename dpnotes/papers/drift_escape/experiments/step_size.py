@@ -20,19 +20,17 @@ from dpnotes.problems.separable import Linear, Parabola, Separable
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 
-RULE = (
-    "The example's loss is (-lambda + (M - lambda) z) x_1^2 / 2 with z normal, and growth is ln|x_1| over the steps. "
-    "The boundary of minibatch SGD is the root of E ln|1 + eta lambda - eta (M - lambda) z / sqrt(b)| in eta. "
-    "Reproduced if (1) for every batch size b with 2 b lambda / M^2 < 2 / M growth is positive at a step below the "
-    "boundary by the margin and negative at one above it, by 3 standard errors, and the boundary is within 25% of "
-    "2 b lambda / M^2; (2) at eta = 1/M growth is positive exactly for the b above M / (2 lambda), and at the "
+QUICK, PAPER = profiles("drift_escape.step_size", {
+    "decision_rule": "The example's loss is (-lambda + (M - lambda) z) x_1^2 / 2 with z normal, and growth is ln|x_1| "
+    "over the steps. The boundary of minibatch SGD is the root of E ln|1 + eta lambda - eta (M - lambda) z / sqrt(b)| "
+    "in eta. Reproduced if (1) for every batch size b with 2 b lambda / M^2 < 2 / M growth is positive at a step "
+    "below the boundary by the margin and negative at one above it, by 3 standard errors, and the boundary is within "
+    "25% of 2 b lambda / M^2; (2) at eta = 1/M growth is positive exactly for the b above M / (2 lambda), and at the "
     "paper's step lambda / M^2 for all b, by 4 standard errors; (3) growth is the expectation everywhere, within 4 "
     "standard errors. Not reproduced if a sign in (1) or (2) is wrong by as much, or (3) is off by 6. Undecided "
     "otherwise. SPIDER is reported beside it. A run is so short that |x_1| neither under- nor overflows: it is left "
-    "where it has changed by e^most_growth in expectation."
-)
-PARAMETERS: dict[str, Any] = {
-    "decision_rule": RULE, "seed": "step size",
+    "where it has changed by e^most_growth in expectation.",
+    "seed": "step size",
     "curvature": 0.05,  # lambda, over M = 1
     "batches": [1, 4, 16, 64],
     "first": 1_000_000,  # SPIDER's fresh gradients
@@ -41,8 +39,7 @@ PARAMETERS: dict[str, Any] = {
     "factor": 10.0,  # by which |x_1| has grown when it has escaped
     "most_growth": 350.0,  # of ln|x_1|, either way: e^350 squared is a float64, with room for chance
     "dim": Each(2, 10), "num_steps": Each(2000, 10_000), "repeats": Each(160, 1000), "margin": Each(0.2, 0.05),
-}  # fmt: skip
-QUICK, PAPER = profiles("drift_escape.step_size", PARAMETERS)
+})  # fmt: skip
 
 
 def boundary(batch: float, curvature: float) -> float:

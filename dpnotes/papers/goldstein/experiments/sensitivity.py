@@ -17,9 +17,9 @@ from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, study, tabulated
-from dpnotes.oracles.smoothed import PointLosses, SmoothedSamples
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.papers.goldstein.experiments.generalisation import smoothed_gradients
+from dpnotes.papers.goldstein.smoothed import PointLosses, SmoothedSamples
 from dpnotes.problems.nonsmooth import MinOfNorms
 from dpnotes.problems.robust import RobustRegression
 from dpnotes.problems.smoothing import smoothed_absolute, smoothed_norm

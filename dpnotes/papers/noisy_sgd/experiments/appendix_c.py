@@ -10,29 +10,26 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.papers.noisy_sgd.experiments.wells import Means, Wells, measured, parameters, share_of_sosp
 from dpnotes.problems.separable import Linear
 from dpnotes.random.streams import Streams
 
-RULE = (
-    "Theorem 3.4 is stated under Assumption A (bounded variance) with Delta^2 >= sigma^2/B; its proof without "
-    "Assumption B, in Appendix C, asks for Delta^2 >= sigma^2 T/(B delta). Reproduced if with Delta^2 = sigma^2/B, "
-    "for normal noise and for every heavy tail, every run has at least half of its iterates alpha-SOSPs, and with the "
-    "largest batch noise (the control) the median normal run has not: then the stronger condition is not needed here. "
-    "Not reproduced if for some tail the median run with Delta^2 = sigma^2/B has fewer than half: then it is needed. "
-    "Undecided otherwise."
-)
 # sigma^2 / (B Delta^2) in multiples of what Theorem 3.4 allows.
-PARAMETERS = {
-    "decision_rule": RULE, "seed": "appendix c", "num_examples": 6e4, "epsilon": 1.0, "delta": 1e-6, "d": 8,
+QUICK, PAPER = profiles("noisy_sgd.appendix_c", {
+    "decision_rule": "Theorem 3.4 is stated under Assumption A (bounded variance) with Delta^2 >= sigma^2/B; its "
+    "proof without Assumption B, in Appendix C, asks for Delta^2 >= sigma^2 T/(B delta). Reproduced if with Delta^2 = "
+    "sigma^2/B, for normal noise and for every heavy tail, every run has at least half of its iterates alpha-SOSPs, "
+    "and with the largest batch noise (the control) the median normal run has not: then the stronger condition is not "
+    "needed here. Not reproduced if for some tail the median run with Delta^2 = sigma^2/B has fewer than half: then "
+    "it is needed. Undecided otherwise.",
+    "seed": "appendix c", "num_examples": 6e4, "epsilon": 1.0, "delta": 1e-6, "d": 8,
     "f_max": 1.0,
     # Of the example that stands out: how often a batch has it, which is B / n; 0 is for normal noise.
     "outliers": Each([0.0, 0.1, 0.001], [0.0, 0.1, 0.01, 0.001, 1e-4]),
     "smallest_factor": 0.95, "failure_probability": 0.01,
     "ratios": Each([1.0, 10.0, 100.0, 1e4], [float(10.0**k) for k in range(6)]), "repeats": Each(20, 200),
-}  # fmt: skip
-QUICK, PAPER = profiles("noisy_sgd.appendix_c", PARAMETERS)
+})  # fmt: skip
 
 
 def outlier_means(share: float) -> Means:
@@ -69,28 +66,23 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """
     wells = Wells(spec["d"], spec["f_max"], 0.01)
     found = parameters(wells, spec["num_examples"], spec["epsilon"], spec["delta"])
-    ratios = [spec["failure_probability"] / found.num_steps, *spec["ratios"]]
-    rows = [(ratio, repeat) for ratio in ratios for repeat in range(spec["repeats"])]
+    points = []
+    for ratio in (spec["failure_probability"] / found.num_steps, *spec["ratios"]):
+        given = replace(found, batch_size=math.ceil(1 / (ratio * found.noise_std**2)))
+        points.append((f"{cell['outlier']:g}/{ratio:g}", {"ratio": ratio}, given))
+
+    def measure(path: Tensor, *_: Any) -> dict[str, float]:
+        share = share_of_sosp(path, found.alpha, wells)
+        return {"alpha": found.alpha, "fraction": share, "largest": float(path.max())}
+
     means = outlier_means(cell["outlier"]) if cell["outlier"] else Streams.normal
-    runs = []
-    for ratio, repeat in rows:
-        batch_size = math.ceil(1 / (ratio * found.noise_std**2))
-        runs.append((f"{cell['outlier']:g}/{ratio:g}/{repeat}", repeat, replace(found, batch_size=batch_size)))
-
-    def measure(path: Tensor) -> dict[str, float]:
-        return {"fraction": share_of_sosp(path, found.alpha, wells), "largest": float(path.max())}
-
-    columns = measured(spec, context, wells, runs, measure, feature=Linear(1.0), means=means)
-    del columns["factor"]
-    return {**cell, **columns_of("ratio repeat", rows), "alpha": found.alpha, **columns}
+    return {**cell, **measured(spec, context, wells, points, measure, feature=Linear(1.0), means=means)}
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """One row a tail and ratio: least and median fraction over runs, and the worst iterate of the median run."""
-    groups = frame.groupby(["outlier", "ratio"])
-    return groups.agg(
-        least=("fraction", "min"), median=("fraction", "median"), worst=("largest", "median")
-    ).reset_index()
+    groups = frame.groupby(["outlier", "ratio"], as_index=False)
+    return groups.agg(least=("fraction", "min"), median=("fraction", "median"), worst=("largest", "median"))
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:

@@ -71,12 +71,11 @@ def ruled(close: list[float]) -> dict[str, Any]:
     return {"decision_rule": rule, "close": close}
 
 
-EARLIER_RULE = (
-    'The same with an interval of 95% for each difference alone, on the seed "images"; with the two repeats of its '
-    "quick profile it was undecided. What it says stands beside."
-)
 STATED: dict[str, Any] = {
-    **ruled([4.0, 8.0]), "earlier_rule": EARLIER_RULE, "margin": MARGIN, "drop": DROP,
+    **ruled([4.0, 8.0]),
+    "earlier_rule": 'The same with an interval of 95% for each difference alone, on the seed "images"; with the two '
+    "repeats of its quick profile it was undecided. What it says stands beside.",
+    "margin": MARGIN, "drop": DROP,
     "epsilons": [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0], "delta": 0.01, "step_size": 0.1, "norm_bound": 2.5,
     "c_1": 1.0, "c_2": 1.0, "first_repeat": 0, "clipped": False,
 }  # fmt: skip

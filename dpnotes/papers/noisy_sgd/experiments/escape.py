@@ -12,35 +12,30 @@ from torch import Tensor
 from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, study, tabulated
 from dpnotes.oracles.samples import DistributionBatch, FreshData
-from dpnotes.papers.noisy_sgd.experiments.paths import along
+from dpnotes.papers.noisy_sgd.experiments.wells import along
 from dpnotes.problems.landscapes import Landscape, Reflected, Saddle
 from dpnotes.problems.saddles import MonkeySaddle
 from dpnotes.problems.separable import Cosine, DoubleWell, Parabola, Separable
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 
-RULE = (
-    "Reproduced if, on every landscape and for every growth and noise, the variance of <v1, x - x'> of coupled runs "
-    "is within 4 standard errors of 4 eta^2 Delta^2 alpha_t^2 at every probe, the growth of its standard deviation "
-    "between the last two probes is within 4 standard errors and 0.1% of that of alpha_t, which is (1 + eta gamma)^t "
-    "in the end, with standard errors of at most 3%, the median escape time is within 5% of the one of the linear law, "
-    "and without noise no run leaves. (With all exact, some growth of 50 would be off by 4 standard errors in one of "
-    "300 results; the landscapes are not quite quadratic, which the 0.1% allows for.) Not reproduced if a variance is "
-    "off by more than 6 standard errors, a growth by more than 6 and 0.1%, an escape time by more than 20%, or a run "
-    "leaves without noise. Undecided otherwise."
-)
-EARLIER_RULE = (
-    "The same with a growth within 1% whatever its standard error; not reproduced: off by more than 20%. On the seed "
-    '"escape" it said reproduced (quick, off by at most 0.13%) and undecided (paper, 1.27%), where a standard error '
-    "is up to 0.75%. What it says stands beside."
-)
 _NOT_QUADRATIC = 0.001
-PARAMETERS = {
-    "decision_rule": RULE, "earlier_rule": EARLIER_RULE, "seed": "escape, second", "batch_size": 1e6, "dim": 10,
+QUICK, PAPER = profiles("noisy_sgd.escape", {
+    "decision_rule": "Reproduced if, on every landscape and for every growth and noise, the variance of <v1, x - x'> "
+    "of coupled runs is within 4 standard errors of 4 eta^2 Delta^2 alpha_t^2 at every probe, the growth of its "
+    "standard deviation between the last two probes is within 4 standard errors and 0.1% of that of alpha_t, which is "
+    "(1 + eta gamma)^t in the end, with standard errors of at most 3%, the median escape time is within 5% of the one "
+    "of the linear law, and without noise no run leaves. (With all exact, some growth of 50 would be off by 4 "
+    "standard errors in one of 300 results; the landscapes are not quite quadratic, which the 0.1% allows for.) Not "
+    "reproduced if a variance is off by more than 6 standard errors, a growth by more than 6 and 0.1%, an escape time "
+    "by more than 20%, or a run leaves without noise. Undecided otherwise.",
+    "earlier_rule": "The same with a growth within 1% whatever its standard error; not reproduced: off by more than "
+    '20%. On the seed "escape" it said reproduced (quick, off by at most 0.13%) and undecided (paper, 1.27%), where a '
+    "standard error is up to 0.75%. What it says stands beside.",
+    "seed": "escape, second", "batch_size": 1e6, "dim": 10,
     "landscapes": ["wells", "monkey"], "growths": Each([0.05, 0.2], [0.01, 0.02, 0.05, 0.1, 0.2]),
     "spreads": Each([1e-4, 1e-7], [1e-4, 1e-5, 1e-6, 1e-7, 1e-8]), "runs": Each(500, 4000),
-}  # fmt: skip
-QUICK, PAPER = profiles("noisy_sgd.escape", PARAMETERS)
+})  # fmt: skip
 
 
 def landscape(name: str, dim: int) -> tuple[Landscape, float]:
@@ -75,11 +70,6 @@ def escape_time(growth: float, noise: float, distance: float) -> float:
     median = 0.6744897501960817  # of |N(0, 1)|
     needed = (distance / (median * noise)) ** 2
     return math.log1p(needed * growth * (2 + growth)) / (2 * math.log1p(growth))
-
-
-def _log_growth(growth: float, first: int, last: int) -> float:
-    """Of `alpha_t`, a step; it tends to ln(1 + growth)."""
-    return math.log(spread(growth, last) / spread(growth, first)) / (last - first)
 
 
 def probes_of(growth: float, noise: float, distance: float) -> tuple[float, list[int]]:
@@ -117,17 +107,34 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
         still = places(data, saddle, streams.take(slice(0, 50)), step_size, 0.0, spec["batch_size"], num_steps)
         # <v1, x - x'>, where <v1, x' - x_0> is -1 times that of its mirror image.
         squares = [(place[t] + mirrored[t]).square() for t in probes]
-        growth, growth_error = growth_of(squares[-2], squares[-1], probes[-1] - probes[-2])
         # The first step at which a run is out; those that never are count as out at the end.
         out = (place.abs() >= distance).double()
         time = torch.where(out.any(0), out.argmax(0), num_steps).double().quantile(0.5)
-        yield {
-            **cell, "spread": size, "step": probes, "variance": [float(square.mean()) for square in squares],
-            "predicted": [(2 * size * spread(cell["growth"], t)) ** 2 for t in probes],
-            "growth_measured": growth, "growth_standard_error": growth_error,
-            "growth_predicted": _log_growth(cell["growth"], probes[-2], probes[-1]), "escape_time": float(time),
-            "predicted_time": expected, "left": int(still.any(0).sum()), "runs": spec["runs"],
-        }  # fmt: skip
+        yield row(cell, size, distance, squares, float(time), int(still.any(0).sum()))
+
+
+def row(cell: Cell, size: float, distance: float, squares: list[Tensor], time: float, left: int) -> dict[str, Any]:
+    """The columns of one spread: what coupled runs did, beside the linear law.
+
+    Args:
+      cell: a landscape and a growth.
+      size: the spread.
+      distance: from the saddle, at which a run has escaped.
+      squares: of the distances between coupled runs, `(runs,)` a probe.
+      time: the median escape time.
+      left: the runs without noise that escaped.
+    """
+    growth = cell["growth"]
+    expected, probes = probes_of(growth, size, distance)
+    found, error = growth_of(squares[-2], squares[-1], probes[-1] - probes[-2])
+    # The logarithm tends to ln(1 + growth).
+    law = math.log(spread(growth, probes[-1]) / spread(growth, probes[-2])) / (probes[-1] - probes[-2])
+    return {
+        **cell, "spread": size, "step": probes, "variance": [float(square.mean()) for square in squares],
+        "predicted": [(2 * size * spread(growth, step)) ** 2 for step in probes], "growth_measured": found,
+        "growth_standard_error": error, "growth_predicted": law, "escape_time": time,
+        "predicted_time": expected, "left": left, "runs": len(squares[0]),
+    }  # fmt: skip
 
 
 def growth_of(first: Tensor, last: Tensor, num_steps: int) -> tuple[float, float]:
@@ -214,30 +221,19 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 @tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Runs of the linear law, from their state at one probe to that at the next."""
-    runs = spec["runs"]
     for cell in cells(spec):
-        growth = cell["growth"]
-        distance = landscape(cell["landscape"], spec["dim"])[1]
+        growth, (_, distance), runs = cell["growth"], landscape(cell["landscape"], spec["dim"]), spec["runs"]
         # The place grows as it is told to, whatever the law that it is compared with.
         own = growth * (1.0 if right else 1.03)
         for size in spec["spreads"]:
-            expected, probes = probes_of(growth, size, distance)
             place, before, squares = np.zeros(runs), 0, []
-            for step in probes:
+            for step in probes_of(growth, size, distance)[1]:
                 noise = 2 * size * spread(own, step - before) * generator.standard_normal(runs)
                 place, before = place * (1 + own) ** (step - before) + noise, step
                 squares.append(torch.from_numpy(place**2))
-            found, error = growth_of(squares[-2], squares[-1], probes[-1] - probes[-2])
             # After the last probe next to no noise is added to what has grown; runs leave at whole steps.
             needed = np.log(distance / np.abs(place / 2)) / math.log1p(own)
-            yield {
-                **cell, "spread": size, "step": probes, "variance": [float(square.mean()) for square in squares],
-                "predicted": [(2 * size * spread(growth, step)) ** 2 for step in probes],
-                "growth_measured": found, "growth_standard_error": error,
-                "growth_predicted": _log_growth(growth, probes[-2], probes[-1]),
-                "escape_time": probes[-1] + float(np.median(np.ceil(needed))), "predicted_time": expected, "left": 0,
-                "runs": runs,
-            }  # fmt: skip
+            yield row(cell, size, distance, squares, before + float(np.median(np.ceil(needed))), left=0)
 
 
 EXPERIMENT = study(

@@ -72,27 +72,28 @@ def _sentences(length: int) -> Dataset:
     return replace(data, name=f"{data.name}, word pieces of BERT")
 
 
-CIFAR100 = curves.experiment(
-    "cifar100", "Figure 2a: CIFAR-100 with a pretrained ResNet-18, without clipping", cifar100_task,
-    {
-        "paper": {
-            **_PAPER, "seed": "cifar100", "image_size": 128, "batch_size": 512, "epochs": 8, "augment": True,
-            "statistics_batches": 20, "examples_at_once": 512,
-        }
-    },
-    simulation=_SIMULATION, unaccounted=(*_GAPS, *curves.MIXED),
-    data=tuple(map(str, (*CIFAR100_FILES, *RESNET18_FILES))),
-    figure=figures.finetuning("Figure 2a", "CIFAR-100", "ResNet-18 with ImageNet's weights"),
+EXPERIMENTS = (
+    curves.experiment(
+        "cifar100", "Figure 2a: CIFAR-100 with a pretrained ResNet-18, without clipping", cifar100_task,
+        {
+            "paper": {
+                **_PAPER, "seed": "cifar100", "image_size": 128, "batch_size": 512, "epochs": 8, "augment": True,
+                "statistics_batches": 20, "examples_at_once": 512,
+            }
+        },
+        simulation=_SIMULATION, unaccounted=(*_GAPS, *curves.MIXED),
+        data=tuple(map(str, (*CIFAR100_FILES, *RESNET18_FILES))),
+        figure=figures.finetuning("Figure 2a", "CIFAR-100", "ResNet-18 with ImageNet's weights"),
+    ),
+    curves.experiment(
+        "cola", "Figure 2b: CoLA with a pretrained uncased BERT-base, without clipping", cola_task,
+        {
+            "paper": {
+                **_PAPER, "seed": "cola", "length": 64, "batch_size": 64, "epochs": 4, "augment": False,
+                "statistics_batches": 0, "examples_at_once": 128,
+            }
+        },
+        simulation=_SIMULATION, unaccounted=_GAPS, data=tuple(map(str, (*cola.FILES, *text.BERT_FILES))),
+        figure=figures.finetuning("Figure 2b", "CoLA", "uncased BERT-base with its published weights"),
+    ),
 )  # fmt: skip
-COLA = curves.experiment(
-    "cola", "Figure 2b: CoLA with a pretrained uncased BERT-base, without clipping", cola_task,
-    {
-        "paper": {
-            **_PAPER, "seed": "cola", "length": 64, "batch_size": 64, "epochs": 4, "augment": False,
-            "statistics_batches": 0, "examples_at_once": 128,
-        }
-    },
-    simulation=_SIMULATION, unaccounted=_GAPS, data=tuple(map(str, (*cola.FILES, *text.BERT_FILES))),
-    figure=figures.finetuning("Figure 2b", "CoLA", "uncased BERT-base with its published weights"),
-)  # fmt: skip
-EXPERIMENTS = (CIFAR100, COLA)

@@ -8,17 +8,15 @@ import pandas as pd
 from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.papers.noisy_sgd.experiments.wells import Wells, measured, parameters, share_of_sosp
 
-RULE = (
-    "Reproduced if with the theorem's noise at least half of the iterates are alpha-SOSPs in every run and for every "
-    "number of examples, and without noise none is. Not reproduced if with it the median run has fewer than half for "
-    "some number of examples, or a run without noise has one. Undecided otherwise. Further multiples of the noise, at "
-    "the same step size and number of steps, are shown and decide nothing."
-)
-PARAMETERS = {
-    "decision_rule": RULE, "seed": "fraction", "epsilon": 1.0, "delta": 1e-6, "d": 8, "f_max": 1.0, "sigma": 0.01,
+QUICK, PAPER = profiles("noisy_sgd.fraction", {
+    "decision_rule": "Reproduced if with the theorem's noise at least half of the iterates are alpha-SOSPs in every "
+    "run and for every number of examples, and without noise none is. Not reproduced if with it the median run has "
+    "fewer than half for some number of examples, or a run without noise has one. Undecided otherwise. Further "
+    "multiples of the noise, at the same step size and number of steps, are shown and decide nothing.",
+    "seed": "fraction", "epsilon": 1.0, "delta": 1e-6, "d": 8, "f_max": 1.0, "sigma": 0.01,
     # So that the start of no run is an alpha-SOSP.
     "smallest_factor": 0.95,
     "num_examples": Each([6e4, 1.2e5], [6e4, 1.2e5, 2.4e5, 4.8e5, 9.6e5]),
@@ -27,8 +25,7 @@ PARAMETERS = {
         [0.0, *(float(10.0**k) for k in range(-12, 0)), 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0],
     ),
     "repeats": Each(20, 100),
-}  # fmt: skip
-QUICK, PAPER = profiles("noisy_sgd.fraction", PARAMETERS)
+})  # fmt: skip
 
 
 def cells(spec: Spec) -> list[Cell]:
@@ -40,19 +37,15 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Every multiple of Delta, `repeats` runs each, with the step size and the number of steps of the theorem's."""
     wells = Wells(spec["d"], spec["f_max"], spec["sigma"])
     found = parameters(wells, cell["num_examples"], spec["epsilon"], spec["delta"])
-    rows = [(multiple, repeat) for multiple in spec["multiples"] for repeat in range(spec["repeats"])]
-    runs = []
-    for multiple, repeat in rows:
-        noise_std = found.noise_std * multiple
-        runs.append((f"{cell['num_examples']:g}/{multiple:g}/{repeat}", repeat, replace(found, noise_std=noise_std)))
+    points = []
+    for multiple in spec["multiples"]:
+        given = replace(found, noise_std=found.noise_std * multiple)
+        points.append((f"{cell['num_examples']:g}/{multiple:g}", {"multiple": multiple}, given))
 
-    def measure(path: Tensor) -> dict[str, float]:
-        return {"fraction": share_of_sosp(path, found.alpha, wells)}
+    def measure(path: Tensor, *_: Any) -> dict[str, float]:
+        return {"alpha": found.alpha, "num_steps": found.num_steps, "fraction": share_of_sosp(path, found.alpha, wells)}
 
-    columns = measured(spec, context, wells, runs, measure)
-    del columns["factor"]
-    about = {"alpha": found.alpha, "num_steps": found.num_steps}
-    return {**cell, **columns_of("multiple repeat", rows), **about, **columns}
+    return {**cell, **measured(spec, context, wells, points, measure)}
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:

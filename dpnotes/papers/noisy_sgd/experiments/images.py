@@ -6,6 +6,11 @@ from dpnotes.experiments import NOT_STATED, Experiment, PaperFigure
 from dpnotes.papers.noisy_sgd.experiments import cifar10, curves, figures
 from dpnotes.problems.datasets.cifar import CIFAR10_JPEG_FILES
 
+
+def _network(name: str = "convnet", norm: str = "batch", width: int = 64) -> dict[str, Any]:
+    return {"name": name, "norm": norm, "width": width}
+
+
 # The paper states none of the middle rows.
 _PAPER: dict[str, Any] = {
     **curves.STATED, "seed": "images, second",
@@ -13,26 +18,25 @@ _PAPER: dict[str, Any] = {
     "examples_at_once": 1024, "evaluate_every": 2, "checkpoint_every": 4,
     "not_stated_by_the_paper": "batch size, epochs, augmentation, c_1 and c_2, sampling; momentum and decay: none here",
     "data": {"name": "cifar10-jpeg", "classes": list(range(10)), "train": 50_000, "test": 10_000, "pixels": 32},
-    # Joint intervals of nine differences need them (see the chances): with three they hardly ever decide.
-    "repeats": 7,
+    # Joint intervals of nine differences need seven repeats (see the chances): with three they hardly ever decide.
+    "network": _network(), "repeats": 7,
 }  # fmt: skip
 _QUICK: dict[str, Any] = {
     **_PAPER, **curves.ruled([8.0]), "epsilons": [0.125, 1.0, 8.0],
     "data": {"name": "cifar10-jpeg", "classes": [0, 1], "train": 1000, "test": 1000, "pixels": 16},
     "batch_size": 100, "epochs": 8, "augment": False, "statistics_batches": 5, "norm_batches": 2,
-    "examples_at_once": 250, "evaluate_every": 4, "checkpoint_every": 4, "repeats": 8,
+    "examples_at_once": 250, "evaluate_every": 4, "checkpoint_every": 4,
+    "network": _network(width=4), "repeats": 8,
 }  # fmt: skip
 # All images in their size, a quarter of the channels: seven core-hours. A cell takes 17 minutes, a step under 1 s, and
 # keeps itself every epoch.
 _CPU: dict[str, Any] = {
     **_PAPER, **curves.ruled([8.0]), "epsilons": [0.125, 0.5, 2.0, 8.0],
     "epochs": 10, "statistics_batches": 10, "norm_batches": 2, "examples_at_once": 512, "evaluate_every": 5,
-    "checkpoint_every": 1, "repeats": 5,
+    "checkpoint_every": 1, "network": _network(width=16), "repeats": 5,
     "speaks_of": "whether accuracy grows with epsilon, and of gaps; not of the paper's accuracies. A quarter of the "
     "channels makes 143 thousand parameters of 2.3 million, so that at equal Delta the noise is four times shorter.",
 }  # fmt: skip
-# Lemma 3.2 needs constants that no network has; these are ones, so that C is 12.0.
-_LEMMA_3_2 = {"L": 1.0, "f_max": 1.0, "sigma": 1.0, "c": 1.0}
 PIXELS = (
     "The images are a JPEG-coded copy of CIFAR-10, off the official pixels by a root mean square of about 7 of 255.",
 )
@@ -47,10 +51,6 @@ _NOMINAL = (
 )
 
 
-def _network(name: str, norm: str, width: int = 64) -> dict[str, Any]:
-    return {"name": name, "norm": norm, "width": width}
-
-
 def _experiment(
     name: str, title: str, gaps: tuple[str, ...], figure: PaperFigure, parameters: dict[str, Any], **more: Any
 ) -> Experiment:
@@ -63,18 +63,12 @@ def _experiment(
 _FIGURE_1A = figures.cifar10("Figures 1a (test) and 3a (training)")
 CONVNET = _experiment(
     "convnet", "Figures 1a and 3a: the ConvNet on CIFAR-10 (JPEG-coded) without clipping, C = 2.5",
-    (*_NOMINAL, *_MEASURED), _FIGURE_1A,
-    {
-        "quick": {**_QUICK, "network": _network("convnet", "batch", 4)},
-        "cpu": {**_CPU, "network": _network("convnet", "batch", 16)},
-        "paper": {**_PAPER, "network": _network("convnet", "batch")},
-    },
+    (*_NOMINAL, *_MEASURED), _FIGURE_1A, {"quick": _QUICK, "cpu": _CPU, "paper": _PAPER},
     simulation=curves.simulation(quick=(0.525, 0.0), cpu=(0.945, 0.0), paper=(0.92, 0.0)),
 )  # fmt: skip
 CONVNET_MORE = _experiment(
     "convnet_more", "Figures 1a and 3a, CIFAR-10 (JPEG-coded): three further repeats, which make ten",
-    (*_NOMINAL, *_MEASURED), _FIGURE_1A,
-    {"paper": {**_PAPER, "network": _network("convnet", "batch"), "first_repeat": 7, "repeats": 3}},
+    (*_NOMINAL, *_MEASURED), _FIGURE_1A, {"paper": {**_PAPER, "first_repeat": 7, "repeats": 3}},
     simulation=curves.simulation(paper=(0.005, 0.0)),
 )  # fmt: skip
 CONVNET_CLIPPED = _experiment(
@@ -82,8 +76,8 @@ CONVNET_CLIPPED = _experiment(
     "The ConvNet on CIFAR-10 (JPEG-coded) with group normalisation, clipping at 2.5 and calibrated noise",
     _MEASURED, _FIGURE_1A,
     {
-        "quick": {**_QUICK, "network": _network("convnet", "group", 4), "clipped": True},
-        "paper": {**_PAPER, "network": _network("convnet", "group"), "clipped": True},
+        "quick": {**_QUICK, "network": _network(norm="group", width=4), "clipped": True},
+        "paper": {**_PAPER, "network": _network(norm="group"), "clipped": True},
     },
     question="Does accuracy grow with epsilon, and is it close to that without privacy at 8, with clipping?",
     simulation=curves.simulation(curves.CLIPPED, quick=(0.335, 0.0), paper=(0.92, 0.0)),
@@ -93,14 +87,15 @@ CONVNET_LEMMA = _experiment(
     figures.cifar10(
         "Figure 3b", "lower accuracy than with C = 2.5; curves, no number is printed", bound="of Lemma 3.2"
     ),
-    {"paper": {**_PAPER, **curves.ruled([]), "network": _network("convnet", "batch"), "norm_bound": _LEMMA_3_2}},
+    # Lemma 3.2 needs constants that no network has; these are ones, so that C is 12.0.
+    {"paper": {**_PAPER, **curves.ruled([]), "norm_bound": {"L": 1.0, "f_max": 1.0, "sigma": 1.0, "c": 1.0}}},
     question="Does accuracy grow with epsilon where C is the theorem's?",
     simulation=curves.simulation(rival="accuracy is the same at all epsilons", paper=(0.955, 0.005)),
 )  # fmt: skip
 RESNET18 = _experiment(
     "resnet18", "Figure 1b: ResNet-18 on CIFAR-10 (JPEG-coded) without clipping, C = 2.5",
     (*_NOMINAL, *_MEASURED, "The paper does not state C for ResNet-18; the ConvNet's is taken."),
-    figures.cifar10("Figure 1b", bound=NOT_STATED), {"paper": {**_PAPER, "network": _network("resnet18", "batch")}},
+    figures.cifar10("Figure 1b", bound=NOT_STATED), {"paper": {**_PAPER, "network": _network("resnet18")}},
     simulation=curves.simulation(paper=(0.92, 0.0)),
 )  # fmt: skip
 EXPERIMENTS = (CONVNET, CONVNET_MORE, CONVNET_CLIPPED, CONVNET_LEMMA, RESNET18)

@@ -18,25 +18,23 @@ from dpnotes.problems.quadratics import Quadratic
 from dpnotes.random.streams import Streams
 from dpnotes.train.noise import NoiseChoice
 
-RULE = (
-    "Lemma 3.2 promises, for eta <= min(1/L, 1/(sigma sqrt(T))), that no gradient of the run is above C but with "
-    "probability delta. On f_i = L |x|^2/2 + <a_i, x> with eta = 1/L = 1/(sigma sqrt(T)) the gradient is the last "
-    "step's noise, so the largest one is the largest of T - 1 norms of noise, but for the a_i, which are not longer "
-    "than sigma. Reproduced (the counterexample is one) if in every dimension the median largest gradient is within 2 "
-    "sigma, and 4 standard errors, of that law's median, at the largest dimension every run exceeds C, at the "
-    "smallest none, and the privacy by Assumption B alone is within the nominal epsilon. Not reproduced if a median "
-    "is off by more than twice that, or no run exceeds C at the largest dimension. Undecided otherwise."
-)
-PARAMETERS = {
-    "decision_rule": RULE, "seed": "lemma 3.2", "epsilon": 1.0, "delta": 1e-5, "sigma": 1.0,
+QUICK, PAPER = profiles("noisy_sgd.lemma_3_2", {
+    "decision_rule": "Lemma 3.2 promises, for eta <= min(1/L, 1/(sigma sqrt(T))), that no gradient of the run is "
+    "above C but with probability delta. On f_i = L |x|^2/2 + <a_i, x> with eta = 1/L = 1/(sigma sqrt(T)) the "
+    "gradient is the last step's noise, so the largest one is the largest of T - 1 norms of noise, but for the a_i, "
+    "which are not longer than sigma. Reproduced (the counterexample is one) if in every dimension the median largest "
+    "gradient is within 2 sigma, and 4 standard errors, of that law's median, at the largest dimension every run "
+    "exceeds C, at the smallest none, and the privacy by Assumption B alone is within the nominal epsilon. Not "
+    "reproduced if a median is off by more than twice that, or no run exceeds C at the largest dimension. Undecided "
+    "otherwise.",
+    "seed": "lemma 3.2", "epsilon": 1.0, "delta": 1e-5, "sigma": 1.0,
     # The start is the minimum; the bound on the gap is strict.
     "f_max": 1e-6,
     # The paper gives no constants.
     "constants": {"c": 1.0, "c_1": 1.0, "c_2": 1.0},
     "dims": Each([10, 100, 1000], [10, 30, 100, 300, 1000]), "num_examples": Each(500, 1000),
     "batch_size": Each(50, 100), "num_steps": Each(250, 1000), "repeats": Each(10, 50),
-}  # fmt: skip
-QUICK, PAPER = profiles("noisy_sgd.lemma_3_2", PARAMETERS)
+})  # fmt: skip
 
 
 def cells(spec: Spec) -> list[Cell]:
@@ -107,14 +105,13 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """One row a dimension: the largest gradient, simulated and by the law, and how many runs and iterates exceed C."""
     found = frame.assign(exceeds=frame["largest"] > frame["bound"])
-    table = found.groupby("dim").agg(
+    return found.groupby("dim", as_index=False).agg(
         bound=("bound", "first"), median=("largest", "median"),
         # The standard error of a median, for tails no heavier than normal ones.
         standard_error=("largest", lambda column: 1.2533 * column.sem()),
         law=("law", "first"), runs_above=("exceeds", "mean"), iterates_above=("share_above", "mean"),
         epsilon=("epsilon_assumption_b", "max"),
     )  # fmt: skip
-    return table.reset_index()
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:

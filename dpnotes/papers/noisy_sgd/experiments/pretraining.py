@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Rows, mean_interval, study, tabulated
+from dpnotes.experiments.sweeps import Rows, grid, mean_interval, study, tabulated
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.papers.noisy_sgd.experiments import cifar10, curves, figures, images
@@ -71,14 +71,13 @@ _UNACCOUNTED = (
 
 def cells(spec: Spec) -> list[Cell]:
     """One a run; null is the run without privacy. Of the whole network there are only the runs that the rule reads."""
-    found = []
-    for repeat in range(spec["repeats"]):
-        for start in ("pretrained", "untrained", "whole"):
-            runs = [(False, None), (False, spec["small"])]
-            if start != "whole":
-                runs = [(False, None), *((clipped, e) for clipped in (False, True) for e in spec["epsilons"])]
-            found += [{"repeat": repeat, "start": start, "clipped": clips, "epsilon": e} for clips, e in runs]
-    return found
+    starts = {"repeat": range(spec["repeats"]), "start": ("pretrained", "untrained", "whole")}
+    runs = grid(**starts, clipped=(False, True), epsilon=[None, *spec["epsilons"]])
+    of_the_rule = [(False, None), (False, spec["small"])]
+    return [
+        run for run in runs
+        if (run["clipped"], run["epsilon"]) in of_the_rule or (run["start"] != "whole" and run["epsilon"])
+    ]  # fmt: skip
 
 
 # ---------------------------------------------------------------- one run

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -10,31 +9,28 @@ from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.fits import Slope, fitted
-from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, columns_of, profiles, spaced, study, tabulated
+from dpnotes.experiments.sweeps import SYNTHETIC, Each, Given, Rows, profiles, spaced, study, tabulated
 from dpnotes.measure.stationarity import reached_alpha
-from dpnotes.papers.noisy_sgd.experiments.wells import Wells, measured, parameters
+from dpnotes.papers.noisy_sgd.experiments.wells import WellParameters, Wells, measured, parameters
 
-RULE = (
-    "A slope of ln(reached alpha) against ln(knob) passes if its bootstrap interval over seeds (98.75%, so that the "
-    "four hold jointly with 95%) contains the slope of the theorem's own alpha, with all its logarithms, at the points "
-    "that were asked, and is at most 0.05 to either side. Its exponents without logarithms are -1/2 in n, -1/2 in "
-    "epsilon, 1/4 in d and 1/2 in f_max at constant L (the theorem prints 1, which its proof does not give and units "
-    "forbid). Reproduced if all four pass, and without noise every run stays at the saddle. Not reproduced if an "
-    "interval lies on the side of a larger alpha than the theorem's slope promises, or a run without noise leaves the "
-    "saddle. Undecided otherwise; a slope on the other side is called steeper: the bound is not tight there."
-)
-EARLIER_RULE = (
-    "The same with the exponents without logarithms in place of the slopes of the theorem's alpha; on the seed "
-    '"slopes" it said reproduced (quick and paper). Nine points resolve the logarithms, which are off those '
-    "exponents by up to 0.008. What it says stands beside."
-)
 EXPONENTS = {"n": -0.5, "epsilon": -0.5, "d": 0.25, "f_max": 0.5}
 # A decade of n, epsilon and d in place of two: T grows with n and epsilon, and a step takes as long for a few runs as
 # for many, so further runs make up for the shorter lever.
 # From d = 30 on: the median norm of d normal numbers is sqrt(d) (1 - 1/(3 d)), and the theorem shares the noise out
 # among d + 1 coordinates, which together bend the slope by 0.016 between 10 and 1000, and by a third of that here.
-PARAMETERS = {
-    "decision_rule": RULE, "earlier_rule": EARLIER_RULE, "seed": "slopes, second", "delta": 1e-6, "sigma": 0.01,
+QUICK, PAPER = profiles("noisy_sgd.slopes", {
+    "decision_rule": "A slope of ln(reached alpha) against ln(knob) passes if its bootstrap interval over seeds "
+    "(98.75%, so that the four hold jointly with 95%) contains the slope of the theorem's own alpha, with all its "
+    "logarithms, at the points that were asked, and is at most 0.05 to either side. Its exponents without logarithms "
+    "are -1/2 in n, -1/2 in epsilon, 1/4 in d and 1/2 in f_max at constant L (the theorem prints 1, which its proof "
+    "does not give and units forbid). Reproduced if all four pass, and without noise every run stays at the saddle. "
+    "Not reproduced if an interval lies on the side of a larger alpha than the theorem's slope promises, or a run "
+    "without noise leaves the saddle. Undecided otherwise; a slope on the other side is called steeper: the bound is "
+    "not tight there.",
+    "earlier_rule": "The same with the exponents without logarithms in place of the slopes of the theorem's alpha; on "
+    'the seed "slopes" it said reproduced (quick and paper). Nine points resolve the logarithms, which are off those '
+    "exponents by up to 0.008. What it says stands beside.",
+    "seed": "slopes, second", "delta": 1e-6, "sigma": 0.01,
     "smallest_factor": 0.5,
     # What the other knobs are while one of them moves.
     "held": {"n": {}, "epsilon": {}, "d": {"n": 1.15e6}, "f_max": {"n": 6.4e4}},
@@ -44,11 +40,10 @@ PARAMETERS = {
         {"n": [6e4, 6e6], "epsilon": [0.01, 1.0], "d": [30.0, 3000.0], "f_max": [0.1, 10.0]},
     ),
     "points": Each(3, 9), "repeats": Each(60, 100),
-}  # fmt: skip
-QUICK, PAPER = profiles("noisy_sgd.slopes", PARAMETERS)
+})  # fmt: skip
 
 
-def points(spec: Spec) -> list[dict[str, Any]]:
+def points(spec: Spec) -> list[Given]:
     """The points of the sweep: the knob that moves, its value, and all knobs."""
     found = []
     for knob, ends in spec["ranges"].items():
@@ -64,7 +59,7 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"d": d, "f_max": f_max} for d, f_max in sorted(landscapes)]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> Given:
     """All points on a landscape as one batch, `repeats` runs each, and as many without noise where n is smallest.
 
     The algorithm is given (n, d, epsilon, delta) and the constants of the class. Every run has a landscape of its own
@@ -72,28 +67,25 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     iterates x_0 .. x_{T-1} are a-SOSPs, by the exact gradient and the exact Hessian.
     """
     wells = Wells(cell["d"], cell["f_max"], spec["sigma"])
-    here = [point for point in points(spec) if (point["d"], point["f_max"]) == (cell["d"], cell["f_max"])]
-    still = [point for point in here if point["knob"] == "n"][:1]
-    runs, rows, names = [], [], "alpha num_steps noise_std batch_size"
-    for point, noisy in [*((point, True) for point in here), *((point, False) for point in still)]:
+    here = [{**point, "noise": True} for point in points(spec) if {**point, **cell} == point]
+    still = [{**point, "noise": False} for point in here if point["knob"] == "n"][:1]
+    asked = []
+    for point in here + still:
+        name = f"{point['knob']}={point['value']:g}/{'noise' if point['noise'] else 'none'}"
+        columns = {name: point[name] for name in ("knob", "value", "noise")}
         found = parameters(wells, point["n"], point["epsilon"], spec["delta"])
-        found = found if noisy else replace(found, noise_std=0.0)
-        about = [point["knob"], point["value"], noisy]
-        for repeat in range(spec["repeats"]):
-            runs.append((f"{point['knob']}={point['value']:g}/{'noise' if noisy else 'none'}/{repeat}", repeat, found))
-            rows.append([*about, repeat, *(getattr(found, name) for name in names.split())])
+        asked.append((name, columns, found if point["noise"] else replace(found, noise_std=0.0)))
 
-    def measure(path: Tensor) -> dict[str, float]:
-        return {"reached": float(reached_alpha(path, path.new_zeros(path.shape), wells.hessian_lipschitz))}
+    def measure(path: Tensor, given: WellParameters, factor: float) -> dict[str, float]:
+        return {
+            "alpha": given.alpha, "num_steps": given.num_steps, "noise_std": given.noise_std,
+            "batch_size": given.batch_size, "saddle_level": wells.saddle_level * (factor * factor), "factor": factor,
+            "reached": float(reached_alpha(path, path.new_zeros(path.shape), wells.hessian_lipschitz)),
+        }  # fmt: skip
 
-    columns = measured(spec, context, wells, runs, measure)
     budget = {"epsilon": max(point["epsilon"] for point in here), "delta": spec["delta"]}
     context.record_spent(mechanism="gaussian", **budget, nominal=True, **SYNTHETIC)
-    return {
-        **columns_of(f"knob value noise repeat {names}", rows),
-        "saddle_level": wells.saddle_level * columns["factor"] ** 2,
-        **columns,
-    }
+    return measured(spec, context, wells, asked, measure)
 
 
 @tabulated
@@ -114,7 +106,7 @@ def summary(frame: pd.DataFrame) -> Rows:
         }  # fmt: skip
 
 
-def _passes(row: dict[str, Any], slope: float) -> str:
+def _passes(row: Given, slope: float) -> str:
     """The outcome of comparing an interval with a slope: ok, worse, steeper or too wide."""
     if max(row["high"] - row["slope"], row["slope"] - row["low"]) > 0.05:
         return "too wide"
@@ -122,10 +114,8 @@ def _passes(row: dict[str, Any], slope: float) -> str:
     return "steeper" if row["high"] < slope else "worse" if row["low"] > slope else "ok"
 
 
-def _verdict(answers: list[str], left: int) -> Literal["reproduced", "not reproduced", "undecided"]:
-    if left or "worse" in answers:
-        return "not reproduced"
-    return "reproduced" if set(answers) == {"ok"} else "undecided"
+def _decided(answers: list[str], left: int, facts: str = "") -> Decision:
+    return Decision.by(facts, failed=left or "worse" in answers, passed={*answers} == {"ok"})
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -142,9 +132,9 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         for row, answer in zip(rows, answers, strict=True)
     ]
     words.append(f"without noise {len(still) - left} of {len(still)} runs stay at the saddle")
-    earlier = _verdict([_passes(row, row["exponent"]) for row in rows], left)
-    words.append(f"by the earlier rule, without logarithms: {earlier}")
-    return Decision(_verdict(answers, left), "; ".join(words))
+    earlier = _decided([_passes(row, row["exponent"]) for row in rows], left)
+    words.append(f"by the earlier rule, without logarithms: {earlier.verdict}")
+    return _decided(answers, left, "; ".join(words))
 
 
 # ---------------------------------------------------------------- simulated results

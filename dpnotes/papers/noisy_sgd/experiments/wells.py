@@ -1,20 +1,22 @@
-"""The setting that the experiments share: one double well of d at its hill, and Theorem 3.5's parameters for it."""
+"""The setting of the studies on saddles: one double well of d at its hill, Theorem 3.5's parameters, paths of runs."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from dpnotes.experiments import Context, Spec
+from dpnotes.experiments.sweeps import Given, Rows, joined
 from dpnotes.measure.stationarity import fraction_of_sosp, sosp_level
+from dpnotes.oracles.samples import FreshData
+from dpnotes.papers.noisy_sgd.algorithms import noisy_sgd_on_fresh_data
 from dpnotes.papers.noisy_sgd.calculators import CLOSED_LOOP
-from dpnotes.papers.noisy_sgd.experiments.paths import along
 from dpnotes.problems.separable import Cosine, DoubleWell, Profile, Separable
 from dpnotes.random.streams import Streams
+from dpnotes.train.noise import NoiseChoice
 
 # Wells that are parabolas beyond 1.05 of their width have the smoothness 2.3075 gamma and the curvature 2 gamma at the
 # minimum. Wells up to their width alone would have both equal: steps of 1/L would forget the last iterate.
@@ -43,8 +45,8 @@ class Wells:
 
     Example:
       >>> wells = Wells(8, f_max=1.0, sigma=0.01)
-      >>> round(wells.smoothness, 6), round(wells.gap * 1.02, 6), round(wells.saddle_level, 4)
-      (1.0, 1.0, 0.2069)
+      >>> round(wells.smoothness, 6), round(wells.saddle_level, 4)
+      (1.0, 0.2069)
     """
 
     dim: int
@@ -53,13 +55,8 @@ class Wells:
 
     @property
     def width(self) -> float:
-        """The distance of the minima from the saddle."""
-        return math.sqrt(4 * self.gap * _STEEPNESS)
-
-    @property
-    def gap(self) -> float:
-        """`F(x_0) - min F`."""
-        return self.f_max / _MARGIN
+        """The distance of the minima from the saddle, at which the gap is `f_max` over the margin."""
+        return math.sqrt(4 * (self.f_max / _MARGIN) * _STEEPNESS)
 
     @property
     def landscape(self) -> Separable:
@@ -95,50 +92,43 @@ class Wells:
 
 @dataclass(frozen=True, eq=False)
 class Instances:
-    """Examples `s F(x) + z h(x_1)`, with a factor s of its own in every run: of the class that F's constants describe.
+    """Examples `s F(x) + z h(x_1)`, or a batch of them, with a factor s of its own in every run.
+
+    All are of the class that F's constants describe.
 
     Args:
       landscape: F.
       feature: h.
       factors: `(runs,)` float64, in (0, 1].
       means: draws the mean of z over a batch times the root of its size, as `Streams.normal` does.
+      mean: of z, `(runs,)`; None: 0, that of all examples.
     """
 
     landscape: Separable
     feature: Profile
     factors: Tensor
     means: Means = Streams.normal
+    mean: Tensor | None = None
 
     def gradient(self, x: Tensor) -> Tensor:
-        """Of `s F`, `(runs, dim)`."""
-        return self.landscape.gradient(x).mul_(self.factors[:, None])
+        """The mean gradient at `x`, `(runs, dim)`."""
+        gradient = self.landscape.gradient(x).mul_(self.factors[:, None])
+        if self.mean is not None:
+            gradient[:, 0].addcmul_(self.mean, self.feature.first(x[:, 0]))
+        return gradient
 
     def level(self, x: Tensor, hessian_lipschitz: float) -> Tensor:
         """`sosp_level` at `x` `(runs, dim)`, by exact gradients and Hessians, `(runs,)`."""
         lowest = self.landscape.smallest_eigenvalue(x).mul_(self.factors)
         return sosp_level(torch.linalg.vector_norm(self.gradient(x), dim=-1), lowest, hessian_lipschitz)
 
-    def fresh(self, batch_size: int, streams: Streams, purpose: str, call: int | Tensor) -> "InstanceBatch":
+    def fresh(self, batch_size: int, streams: Streams, purpose: str, call: int | Tensor) -> "Instances":
         """A batch a run; `oracles.samples.FreshData`."""
-        return InstanceBatch(self, self.means(streams, purpose, call, 1)[:, 0] / batch_size**0.5)
+        return replace(self, mean=self.means(streams, purpose, call, 1)[:, 0] / batch_size**0.5)
 
     def take(self, index: Tensor) -> "Instances":
         """The instances of some of the runs."""
         return replace(self, factors=self.factors[index])
-
-
-@dataclass(frozen=True, eq=False)
-class InstanceBatch:
-    """A batch a run of `Instances`, by the mean of its z, `(runs,)`."""
-
-    instances: Instances
-    mean: Tensor
-
-    def gradient(self, x: Tensor) -> Tensor:
-        """The mean gradient at `x`, `(runs, dim)`."""
-        gradient = self.instances.gradient(x)
-        gradient[:, 0].addcmul_(self.mean, self.instances.feature.first(x[:, 0]))
-        return gradient
 
 
 @dataclass(frozen=True)
@@ -200,30 +190,34 @@ def measured(
     spec: Spec,
     context: Context,
     wells: Wells,
-    runs: Sequence[tuple[str, int, WellParameters]],
-    measure: Callable[[Tensor], dict[str, float]],
+    points: Sequence[tuple[str, Given, WellParameters]],
+    measure: Callable[[Tensor, WellParameters, float], Given],
     **examples: Any,
-) -> dict[str, np.ndarray]:
-    """Columns of runs from the saddle: the `factor` of each landscape, and what a function says of the levels.
+) -> Given:
+    """Columns of the spec's `repeats` at each point, all from the saddle: the point's, `repeat`, and what is measured.
 
     Args:
       spec: as `draw_factors`.
       context: of the cell.
       wells: the landscape.
-      runs: the name, the repeat and the parameters of each.
-      measure: is given the `levels` of a run, `(T,)`, and names numbers.
-      **examples: `feature` and `means`, as `levels`.
+      points: the name, the columns and the parameters of each.
+      measure: is given the `levels` of a run, `(T,)`, its parameters and its landscape's factor, and names numbers.
+      **examples: as `levels`.
     """
+    rows = [(*point, repeat) for point in points for repeat in range(spec["repeats"])]
 
-    def run(chosen: range) -> dict[str, Any]:
-        names, repeats, given = zip(*runs[chosen.start : chosen.stop], strict=True)
-        streams = Streams.of(spec["seed"], names, context.device)
+    @joined
+    def run(chosen: range) -> Rows:
+        names, columns, given, repeats = zip(*rows[chosen.start : chosen.stop], strict=True)
+        keys = [f"{name}/{repeat}" for name, repeat in zip(names, repeats, strict=True)]
+        streams = Streams.of(spec["seed"], keys, context.device)
         factors = draw_factors(spec, streams, torch.tensor(repeats))
-        found = [measure(path) for path in levels(wells, streams, list(given), factors, **examples)]
-        return {"factor": factors, **{name: np.array([one[name] for one in found]) for name in found[0]}}
+        paths = levels(wells, streams, given, factors, **examples)
+        for own, repeat, path, one, factor in zip(columns, repeats, paths, given, factors.tolist(), strict=True):
+            yield {**own, "repeat": repeat, **measure(path, one, factor)}
 
     # The levels, 4 bytes an iterate, are written and not touched again: they need no room in the cache.
-    return context.in_chunks(run, len(runs), 8 * 20 * wells.dim)
+    return context.in_chunks(run, len(rows), 8 * 20 * wells.dim)
 
 
 def share_of_sosp(path: Tensor, alpha: float, wells: Wells) -> float:
@@ -232,12 +226,7 @@ def share_of_sosp(path: Tensor, alpha: float, wells: Wells) -> float:
 
 
 def levels(
-    wells: Wells,
-    streams: Streams,
-    given: list[WellParameters],
-    factors: Tensor,
-    feature: Profile | None = None,
-    means: Means = Streams.normal,
+    wells: Wells, streams: Streams, given: Sequence[WellParameters], factors: Tensor, **examples: Any
 ) -> list[Tensor]:
     """`sosp_level` of the iterates x_0 .. x_{T-1} of `noisy_sgd_on_fresh_data`: `(T,)` float32 each.
 
@@ -248,15 +237,15 @@ def levels(
       streams: one key a run.
       given: the parameters of each run.
       factors: of each run's landscape, `(runs,)`.
-      feature: what the examples differ by, in the first coordinate; the wells' if None.
-      means: as `Instances`.
+      **examples: `means` as `Instances`, and `feature`, by which examples differ, if it is not the wells'.
     """
     alike: dict[WellParameters, list[int]] = {}
     for run, parameters in enumerate(given):
         alike.setdefault(replace(parameters, noise_std=float(parameters.noise_std > 0)), []).append(run)
     found: dict[int, Tensor] = {}
     for shared, runs in alike.items():
-        instances = Instances(wells.landscape, feature or wells.feature, factors[runs], means)
+        how = {"feature": wells.feature, **examples}
+        instances = Instances(wells.landscape, factors=factors[runs], **how)
         path = along(
             lambda x, going, of=instances: of.take(going).level(x, wells.hessian_lipschitz).float(), instances,
             wells.start(len(runs), factors.device), streams.take(torch.tensor(runs, device=factors.device)),
@@ -265,3 +254,49 @@ def levels(
         )  # fmt: skip
         found |= zip(runs, path[:-1].T, strict=True)
     return [found[run] for run in range(len(given))]
+
+
+def along(
+    measure: Callable[[Tensor, Tensor], Tensor],
+    data: FreshData,
+    x: Tensor,
+    streams: Streams,
+    noise_std: Sequence[float],
+    num_steps: int,
+    **how: Any,
+) -> Tensor:
+    """A number at each of the iterates x_0 .. x_T of `noisy_sgd_on_fresh_data`, `(T + 1, runs)`.
+
+    After a run has diverged it is infinite. Nothing is claimed of the runs: the norm bound is assumed.
+
+    Args:
+      measure: is given points `(going, dim)` and which runs they are of, `(going,)`; says a number each, `(going,)`.
+      data: as the others, of `noisy_sgd_on_fresh_data`.
+      x: `(runs, dim)`, x_0.
+      streams: one key a run.
+      noise_std: Delta of each run; of all or of none 0.
+      num_steps: T.
+      **how: its `batch_size`, `norm_bound` and `step_size`.
+
+    Example:
+      >>> from dpnotes.problems.separable import DoubleWell, Linear, Separable
+      >>> from dpnotes.problems.virtual import VirtualData
+      >>> data = VirtualData(Separable([(DoubleWell(1.0), 2)]), Separable([(Linear(0.0), 2)]))
+      >>> how = {"batch_size": 1, "norm_bound": 5.0, "step_size": 0.1, "num_steps": 100}
+      >>> start, streams = torch.zeros(1, 2, dtype=torch.float64), Streams.of(0, ["demo"])
+      >>> lengths = along(lambda x, going: x.norm(dim=1), data, start, streams, [0.01], **how)
+      >>> lengths.shape, float(lengths[0]), bool(lengths[-1] > 1)
+      (torch.Size([101, 1]), 0.0, True)
+    """
+    first = measure(x, torch.arange(len(x), device=x.device))
+    found = torch.full((num_steps + 1, len(x)), torch.inf, dtype=first.dtype, device=x.device)
+    found[0] = first
+    rows = iter(found[1:])
+
+    def observe(going: Tensor, state: Any, estimate: Any) -> None:
+        if (row := next(rows, None)) is not None:  # one step more tells a run that it has finished
+            row[going] = measure(state.x, going)
+
+    noise = [NoiseChoice(std, math.inf, 0.5, "given") for std in noise_std]
+    noisy_sgd_on_fresh_data(data, noise, x, streams, num_steps=num_steps, delta=0.5, observe=observe, **how)
+    return found

@@ -1,21 +1,16 @@
-"""Limits on growth, counted in calls, objects and bytes, never in seconds."""
+"""Limits on growth of plans, ledgers and accounts, counted in calls, objects and bytes, never in seconds."""
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
-import sympy
 import torch
+from dense_factors import factors
 
 from dpnotes.core import Ledger, Price, Relation
-from dpnotes.measure import curvature
 from dpnotes.privacy import accounting
-from dpnotes.privacy.factorisation import factors
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import exponential, uniform
-from dpnotes.random.streams import Streams
-from dpnotes.theory.balance import balance
 
 
 def price(multiplier: float, charged: bool = True) -> Price:
@@ -91,52 +86,7 @@ def test_runs_that_spend_the_same_ask_the_accountant_once():
     assert accounting._gaussian_epsilon.cache_info().misses == accounting._tight_epsilon.cache_info().misses == 1
 
 
-def test_a_long_lanczos_looks_ever_more_rarely_whether_it_may_stop():
-    spectrum = torch.linspace(-1, 1, 2000, dtype=torch.float64)
-    looks = []
-
-    def stop(matrix: curvature.Tridiagonal) -> torch.Tensor:
-        looks.append(int(matrix.num_products))
-        return torch.tensor([False])
-
-    start = Streams.of("start", [0]).normal("start", 0, 2000)
-    curvature.lanczos(lambda vector: spectrum * vector, start, 400, stop=stop)
-    assert looks[:32] == list(range(4, 129, 4)) and looks[32:] == [144, 162, 182, 204, 229, 257, 289, 325, 365]
-
-
-def test_a_look_tries_one_gap_and_only_the_end_searches(monkeypatch: pytest.MonkeyPatch):
-    spectrum = torch.linspace(-1, 1, 2000, dtype=torch.float64)
-    tried, once = [], curvature._Polynomials.rules_out
-
-    def rules_out(self: curvature._Polynomials, run: int, gap: float) -> bool:
-        tried.append(len(self.steps[run]))
-        return once(self, run, gap)
-
-    monkeypatch.setattr(curvature._Polynomials, "rules_out", rules_out)
-    options = {"num_products": 400, "failure_probability": 1e-3, "tolerance": 3e-3}
-    found = curvature.smallest_eigenvalue(lambda v: spectrum * v, 2000, Streams.of("looks", [0]), **options)
-    assert found.num_products is not None
-    products = int(found.num_products)
-    assert tried == [*range(4, products + 1, 4)] + [products] * 24
-    assert products > 80, "control: there were many looks"
-
-
-@pytest.mark.parametrize("scheme", ["square root", "tree", "optimal tree"])
-def test_factors_multiply_to_the_sums(scheme):
-    for size, bandwidth in ((1, None), (7, None), (300, None), (300, 20)):
-        decoder, encoder = factors(scheme, size, bandwidth if scheme == "square root" else None)
-        assert np.abs(decoder @ encoder - np.tril(np.ones((size, size)))).max() < 1e-12
-        assert not np.triu(decoder, 1).any() and not np.triu(encoder, 1).any()
-
-
-@pytest.mark.slow
-def test_a_balance_of_too_many_terms_says_so_at_once():
-    symbols = sympy.symbols("T eta b lambda", positive=True)
-    data = sympy.symbols("n d epsilon", positive=True)
-    powers = np.random.default_rng(1).integers(-3, 4, (40, 7))
-    terms = {
-        f"term {i}": sympy.Mul(*(s ** int(p) for s, p in zip((*symbols, *data), row, strict=True)))
-        for i, row in enumerate(powers)
-    }
-    with pytest.raises(ValueError, match=re.escape("leave out terms that others dominate, or tune fewer than 4")):
-        balance(terms, symbols)
+def test_banded_factors_multiply_to_the_sums():
+    decoder, encoder = factors("square root", 300, 20)
+    assert np.abs(decoder @ encoder - np.tril(np.ones((300, 300)))).max() < 1e-12
+    assert not np.triu(decoder, 1).any() and not np.triu(encoder, 1).any()

@@ -95,7 +95,7 @@ class OnlineToNonconvex:
 
     Example:
       >>> from dpnotes.methods.loop import drive
-      >>> from dpnotes.oracles.smoothed import SmoothedSamples
+      >>> from dpnotes.papers.goldstein.smoothed import SmoothedSamples
       >>> from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
       >>> from dpnotes.privacy.mechanisms import Gaussian
       >>> from dpnotes.problems.custom import CustomProblem

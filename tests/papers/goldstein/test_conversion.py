@@ -10,7 +10,7 @@ from torch import Tensor
 from dpnotes.core import Estimate as Answer
 from dpnotes.core import Oracle, Price, Relation, Status
 from dpnotes.methods.loop import drive
-from dpnotes.methods.online_to_nonconvex import OnlineToNonconvex
+from dpnotes.papers.goldstein.conversion import OnlineToNonconvex
 from dpnotes.random.streams import Streams
 
 

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from dpnotes.core import FRESH, WHOLE, Status
 from dpnotes.guarantees import EXAMPLES_APART
-from dpnotes.oracles import smoothed
 from dpnotes.oracles.samples import DIRECTIONS_PURPOSE, ORDER_PURPOSE, PREVIOUS_PURPOSE, WrittenOut
-from dpnotes.oracles.smoothed import SmoothedSamples, in_ball, on_sphere
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
+from dpnotes.papers.goldstein import smoothed
+from dpnotes.papers.goldstein.smoothed import SmoothedSamples, in_ball, on_sphere
 from dpnotes.privacy.audit import GaussianPair
 from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.privacy.tree import Tree
@@ -220,16 +220,6 @@ def test_estimates_are_clipped_or_their_bounds_are_assumed():
     assert clipped.norm(dim=1).max() > 1
     assert (source.basis, replace(source, clipped=False).basis) == ("enforced", "assumed")
     assert SmoothedSamples(replace(long, keeps_examples_apart=False), RADIUS, 2).basis == EXAMPLES_APART.basis
-
-
-def test_an_estimate_that_is_not_finite_counts_as_zero():
-    problem = forms(4)
-    problem.a[2] = torch.nan
-    for order in ("zeroth", "first"):
-        found = estimates(problem, torch.ones(DIM).double(), runs=3, order=order)
-        alone = estimates(replace(problem, a=problem.a.nan_to_num(0.0), c=problem.c * (torch.arange(4) != 2)),
-                          torch.ones(DIM).double(), runs=3, order=order)  # fmt: skip
-        assert torch.allclose(found, alone, atol=1e-12) and found.isfinite().all()
 
 
 class Wrong(Forms):

@@ -34,6 +34,7 @@ from dpnotes.theory.statements import Identity, Reason, Statement, Uncheckable
 from dpnotes.theory.symbols import PaperSymbols
 from dpnotes.theory.verdicts import CONFIRMING, SILENT, Kind, Verdict
 from tests.drawing import drawn
+from tests.shown import README, SHOWN
 
 ROOT = Path(__file__).parents[2]
 SCOPES = {"checked", "algorithm", "no formula"}
@@ -545,17 +546,12 @@ def test_the_page_of_errata_is_current():
     assert page() == current, "write it again: dpnotes check --errata --write"
 
 
-def readme() -> str:
-    return " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-
-
 def counts() -> str:
     """Return README's sentence about the number of claims with each verdict, of the papers that it lists."""
-    listed_papers = [paper for paper in papers.PAPERS if papers.paper(paper).title in readme()]
-    claims = papers.claims(*listed_papers)
-    kinds = Counter(verdict.kind for paper in listed_papers for verdict in verdicts(paper).values())
+    claims = papers.claims(*SHOWN)
+    kinds = Counter(verdict.kind for paper in SHOWN for verdict in verdicts(paper).values())
     severities = Counter(claim.erratum.severity for claim in claims if claim.erratum)
-    conditional = sum(", given " in text for paper in listed_papers for text in words(paper).values())
+    conditional = sum(", given " in text for paper in SHOWN for text in words(paper).values())
     confirmed = sum(kinds[kind] for kind in CONFIRMING) - conditional
     listed = ", ".join(f"{severities[severity]} {severity}" for severity in Severity if severity != Severity.PRIVACY)
     return (
@@ -568,8 +564,8 @@ def counts() -> str:
 
 
 def test_readme_counts_the_verdicts():
-    assert counts() in readme()
-    assert counts().replace("restated", "confirmed") not in readme()  # a control
+    assert counts() in README
+    assert counts().replace("restated", "confirmed") not in README  # a control
 
 
 # ---------------------------------------------------------------- the slow suite

@@ -2,7 +2,7 @@
 
 import torch
 
-from dpnotes.experiments import Answers, Decision
+from dpnotes.experiments import Answers, Cost, Decision
 from dpnotes.experiments.sweeps import SYNTHETIC, Each, grid, profiles, study, tabulated
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import run
@@ -57,4 +57,5 @@ EXPERIMENTS = (study(
     prediction="a tenth of the error", rival="the same error",
     stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     answers=Answers("Yes.", "No.", where="the paper has no noise for privacy"),
+    wants={"paper": Cost(why="hours", hours=0.01, basis="ten times the quick profile")},
 ),)  # fmt: skip

@@ -106,10 +106,12 @@ def test_a_paper_in_the_package_is_accepted_and_no_list_of_papers_is_edited(tmp_
     call(tmp_path, "new-paper", "mine", *CARD)
     write(tmp_path, "dpnotes/papers/mine")
     call(tmp_path, "check", "--errata", "--write")
+    call(tmp_path, "status", "--write")
     changed = {path.relative_to(tmp_path).as_posix() for path, text in before.items() if path.read_bytes() != text}
-    assert changed == {"tests/anchors.txt", "tests/expected_verdicts.csv", "docs/errata.md"}
+    written = {"docs/errata.md", *(f"notebooks/results/{name}" for name in ("OUTSTANDING.md", "experiments.json"))}
+    assert changed == {"tests/anchors.txt", "tests/expected_verdicts.csv", *written}, "the first two by new-paper, too"
     assert call(tmp_path, "check-paper", "mine").stdout.count("  ok\n") == len(OBLIGATIONS)
-    files = ("tests/test_project.py", "tests/theory/test_orders.py")
+    files = ("tests/test_project.py", "tests/theory/test_orders.py", "tests/cli/test_cli.py", "tests/test_results.py")
     call(tmp_path, "-q", "-m", "not slow", *files, program="pytest")
     call(tmp_path, "-q", "-k", "readme or row_is_left or published", "tests/papers/test_claims.py", program="pytest")
 

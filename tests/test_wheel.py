@@ -25,7 +25,7 @@ CARRIED = ("notebooks/**/*.ipynb", "notebooks/results/*.npz", "notebooks/results
 CARRIED += ("docs/template/*.*", "pyproject.toml", "conftest.py", "tests/inventory/formulas/counts.csv")
 CARRIED += tuple(f"tests/{name}" for name in ("__init__.py", "conftest.py", "modules.py", "drawing.py", "results.py"))
 CARRIED += ("tests/laws*.py", "tests/nbval*", "tests/papers/test_claims.py", "tests/papers/test_obligations.py")
-CARRIED += ("tests/papers/test_reference_names.py", "tests/shown.py", "README.md")
+CARRIED += ("tests/papers/test_reference_names.py", "tests/shown.py", "tests/statement_mutants.py", "README.md")
 
 
 def run(*command: str | Path, cwd: Path, code: int = 0, **variables: str) -> str:

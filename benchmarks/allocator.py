@@ -12,12 +12,12 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from _timing import medians
 
-from dpnotes.experiments.allocator import kept_until_the_end
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.privacy.schedules import uniform
 from dpnotes.problems.datasets import gaussian_like
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
+from dpnotes.util.allocator import kept_until_the_end
 
 NUM_EXAMPLES, NUM_STEPS = 11_552, 10
 

@@ -152,6 +152,52 @@ def _write_errata(claims: "Sequence[Claim]", verdicts: "Verdicts") -> None:
     typer.echo(f"dpnotes: {path} written", err=True)
 
 
+@command("claims")
+def claims(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="CLAIM", help="Ids, or their beginnings, such as a paper.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List claims with their verdicts, or by --json everything that others need to cite and check one."""
+    from dpnotes.theory.cache import Verdicts
+
+    chosen = papers.claims(*(names or ()))
+    with Verdicts() as verdicts:
+        if as_json:
+            records = [_record(claim, verdicts) for claim in chosen]
+            print_json({"version": dpnotes.__version__, "claims": records})
+            return
+        width = max(len(claim.id) for claim in chosen)
+        for claim in chosen:
+            typer.echo(columns((claim.id, width), (verdicts.word(claim), 15), f"{claim.title} ({claim.locator})"))
+
+
+def _record(claim: "Claim", verdicts: "Verdicts") -> dict[str, Any]:
+    """A claim with its paper, its verdict and its erratum, as texts."""
+    from dpnotes.theory.errata import entries
+
+    card = asdict(papers.paper(claim.paper))
+    errata = [entry.row() for entry in entries([claim], verdicts)]
+    named = ("severity", "wording", "corrected", "corrected_latex", "evidence_of_correction", "breach")
+    return {
+        "id": claim.id,
+        "anchor": f"docs/errata.md#{claim.anchor}",
+        "title": claim.title,
+        "locator": claim.locator,
+        "paper": {name: card[name] for name in ("key", "title", "authors", "year", "venue", "doi", "arxiv", "version")},
+        "derived_here": claim.derived_here,
+        "printed": claim.printed_text,
+        "printed_latex": claim.printed,
+        "verdict": verdicts.word(claim),
+        "evidence": verdicts.of(claim).evidence,
+        "premises": claim.premises,
+        "fallen_premises": verdicts.fallen(claim),
+        "erratum": {name: errata[0][name] for name in (*named, "newer_versions")} if errata else None,
+        "check": f"dpnotes check {claim.id}",
+    }
+
+
 @command("calc")
 def calc(
     claim: Annotated[str, typer.Argument(metavar="CLAIM", help="Or a calculator: its paper, or privacy, and name.")],

@@ -135,8 +135,8 @@ def _workers(address: str | None) -> Iterator[dict[str, Any]]:
     from dpnotes.experiments.cluster import ClusterError, workers
 
     try:
-        with workers(address) as (jobs, worker_bytes):
-            yield {"jobs": jobs, "worker_bytes": worker_bytes}
+        with workers(address) as cluster:
+            yield {"cluster": cluster}
     except (ClusterError, ImportError) as error:
         fail(error)
 

@@ -148,7 +148,7 @@ def compare(sample: Sample, device: str = "auto") -> Outcome:
     """Run one cell again, here, and compare it with what is stored."""
     experiment, result = sample.experiment, store.load(sample.experiment, sample.profile)
     cell = [cell for cells in cells_in(result) for cell in cells][sample.number]
-    device = runner.resolve(device, experiment, lambda line: None)
+    device = runner.resolve(device, experiment)
     started = time.perf_counter()
     spec, context = experiment.computing(sample.profile), Context(device, runner.free_memory(device)[0])
     columns = runner.compute(experiment, spec, cell, context)
@@ -183,16 +183,17 @@ def _recorded(event: dict[str, Any], stored: list[dict[str, Any]], exact: bool) 
     )
 
 
-def _compared(
-    experiment: Experiment, where: str, stored: Table, now: Table, exact: bool
-) -> tuple[tuple[str, ...], float, tuple[str, ...]]:
-    """Differences, the largest allowed one, and the columns that were skipped."""
-    if {*stored.columns} != {*now.columns}:
-        return (f"{where}: stored columns {', '.join(stored.columns)}, now {', '.join(now.columns)}",), 0.0, ()
-    if stored.rows != now.rows:
-        return (f"{where}: stored {stored.rows} rows, now {now.rows}",), 0.0, ()
+# Differences, the largest allowed one, and the columns that were skipped.
+_Compared = tuple[tuple[str, ...], float, tuple[str, ...]]
+
+
+def _compared(experiment: Experiment, where: str, stored: Table, now: Table, exact: bool) -> _Compared:
     lines, largest, skipped = list[str](), 0.0, list[str]()
-    for name, before in stored.columns.items():
+    if {*stored.columns} != {*now.columns}:
+        lines.append(f"{where}: stored columns {', '.join(stored.columns)}, now {', '.join(now.columns)}")
+    elif stored.rows != now.rows:
+        lines.append(f"{where}: stored {stored.rows} rows, now {now.rows}")
+    for name, before in stored.columns.items() if not lines else ():
         off = _parts_off(before, now.columns[name])
         tolerance = 0.0 if exact else experiment.tolerance(name)
         if tolerance is None and before.dtype.kind == "f":
@@ -293,14 +294,12 @@ def _verify(
     differences = tuple(line for outcome in done for line in outcome.differences)
     if write and done and not differences:
         record = {
-            **code,
-            "finished_at": now(),
-            "environment": environment(runner.resolve(device, result.experiment, lambda line: None)),
+            **code, "finished_at": now(), "environment": environment(runner.resolve(device, result.experiment)),
             "cells": [name_of(outcome.cell) for outcome in done],
             "seconds": [round(outcome.seconds, 1) for outcome in done],
             "largest": max(outcome.largest for outcome in done),
             "skipped": sorted({name for outcome in done for name in outcome.skipped}),
-        }
+        }  # fmt: skip
         agreed = [*result.manifest.get("agreed", []), record]
         stem = store.result_stem(result.experiment, result.spec.profile)
         store.write_manifest(stem, result.manifest | {"agreed": agreed})

@@ -35,8 +35,7 @@ def parse_memory(memory: str | int) -> int:
     if match is None:
         raise ValueError(f"Expected memory={memory!r} to be a size such as '512MB' or '4GB'.")
     size = int(float(match[1]) * (1024 if match[3] else 1000) ** " KMGT".index(match[2] or " "))
-    if size < 1:
-        raise ValueError(f"Expected memory={memory!r} > 0.")
+    validate.at_least(1, memory=size)
     return size
 
 
@@ -97,10 +96,8 @@ def chunk_size(
             f"Expected bytes_per_run={format_bytes(bytes_per_run)} <= {format_bytes(memory_bytes)}, the memory there "
             "is for the runs: allow more (--memory) or take a smaller profile."
         )
-    fit = memory_bytes // bytes_per_run
-    if device == "cpu":
-        fit = min(fit, max(1, (cache_bytes or cpu_cache_bytes()) // bytes_per_run))
-    return min(fit, num_runs)
+    in_cache = max(1, (cache_bytes or cpu_cache_bytes()) // bytes_per_run) if device == "cpu" else num_runs
+    return min(memory_bytes // bytes_per_run, in_cache, num_runs)
 
 
 def run_in_chunks(
@@ -159,9 +156,8 @@ def _attempt(function: Callable[[range], Mapping[str, Any]], runs: range) -> tup
     else:
         for name, column in columns.items():
             if column.shape[:1] != (len(runs),):
-                raise ValueError(
-                    f"Expected column {name!r} to have {len(runs)} entries, one a run, got shape {column.shape}."
-                )
+                found = f"got shape {column.shape}"
+                raise ValueError(f"Expected column {name!r} to have {len(runs)} entries, one a run, {found}.")
         return columns, ""
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

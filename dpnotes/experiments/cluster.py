@@ -1,12 +1,55 @@
 """The workers of a dask cluster, on which the cells of a run are computed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 
 class ClusterError(RuntimeError):
-    """The error for a cluster that cannot be reached, or whose workers died."""
+    """The error for a cluster that cannot be reached, or whose workers or scheduler died."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The workers of a dask cluster.
+
+    Args:
+      client: of dask's distributed.
+      jobs: the number of workers.
+      worker_bytes: the free memory of the smallest worker.
+    """
+
+    client: Any
+    jobs: int
+    worker_bytes: int
+
+    def results(self, function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+        """The results of calls of a function, each as soon as a worker returns it.
+
+        joblib's backend for dask would wait for ever for a call whose worker died.
+
+        Args:
+          function: called on a worker.
+          calls: its arguments.
+
+        Raises:
+          ClusterError: if a call's worker died several times, or the scheduler is gone.
+        """
+        from distributed import KilledWorker, as_completed
+        from distributed.comm.core import CommClosedError
+
+        futures = [self.client.submit(function, *arguments, pure=False) for arguments in calls]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except KilledWorker as error:
+            times = error.allowed_failures + 1
+            said = f"the worker that computed a cell died, {times} time(s)"
+            raise ClusterError(f"Expected workers that live: {said}. Finished cells are kept.") from None
+        except (CancelledError, CommClosedError):
+            raise ClusterError("Expected a scheduler that lives: it is gone. Finished cells are kept.") from None
 
 
 def _available() -> int:
@@ -16,24 +59,20 @@ def _available() -> int:
 
 
 @contextmanager
-def workers(address: str) -> Iterator[tuple[int, int]]:
-    """A context in which joblib's jobs go to the workers of a scheduler.
+def workers(address: str) -> Iterator[Cluster]:
+    """A context with the workers of a scheduler, for `runner.run`.
 
     A worker computes one cell at a time, so that more than one thread a worker gains nothing.
 
     Args:
       address: of the scheduler, such as "tcp://10.0.0.1:8786".
 
-    Yields:
-      The number of workers, and the free memory in bytes of the smallest one.
-
     Raises:
-      ClusterError: if there is no scheduler, or it has no workers; within, if workers died. Finished cells are kept.
+      ClusterError: if there is no scheduler, or it has no workers.
       ImportError: without the extra `cluster`.
     """
     try:
-        import joblib
-        from distributed import Client, KilledWorker
+        from distributed import Client
     except ImportError:
         raise ImportError("Expected dask's distributed to be installed: pip install 'dpnotes[cluster]'.") from None
     try:
@@ -45,10 +84,5 @@ def workers(address: str) -> Iterator[tuple[int, int]]:
         found: list[dict[str, Any]] = [*client.scheduler_info(n_workers=-1)["workers"].values()]
         if not found:
             raise ClusterError(f"Expected the scheduler at {address} to have workers; it has none.")
-        with joblib.parallel_config(backend="dask", n_jobs=len(found)):
-            try:
-                free: dict[str, int] = client.run(_available)  # type: ignore[assignment]
-                yield len(found), min([*(each["memory_limit"] for each in found), *free.values()])
-            except KilledWorker as error:
-                said = f"the worker that computed a cell died {error.allowed_failures} times"
-                raise ClusterError(f"Expected workers that live: {said}. Finished cells are kept.") from None
+        free: dict[str, int] = client.run(_available)  # type: ignore[assignment]
+        yield Cluster(client, len(found), min([*(each["memory_limit"] for each in found), *free.values()]))

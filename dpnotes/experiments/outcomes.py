@@ -43,9 +43,7 @@ class Answers:
 
     def __post_init__(self) -> None:
         if {_first_word(self.passed), _first_word(self.failed)} != {"Yes", "No"}:
-            raise ValueError(
-                f"Expected one of {self.passed!r} and {self.failed!r} to begin with Yes, the other with No."
-            )
+            raise ValueError(f"Expected {self.passed!r} and {self.failed!r} to begin with Yes and No.")
         if self.paper and not self.where:
             raise ValueError(f"Expected the place of the paper's answer {self.paper!r} in where={self.where!r}.")
 
@@ -125,9 +123,7 @@ def answering(
     experiments, costs = tuple(experiments), costs or {}
     known = {experiment.name: {*experiment.specs} for experiment in experiments}
     if unknown := {*known} ^ {*answers}:
-        raise ValueError(
-            f"Expected answers for every experiment and for no other, got a difference in {sorted(unknown)}."
-        )
+        raise ValueError(f"Expected answers for every experiment and no other, got a difference in {sorted(unknown)}.")
     if wrong := [f"{name} {profile}" for name, each in costs.items() for profile in {*each} - known.get(name, set())]:
         raise ValueError(f"Expected costs={sorted(wrong)} to be those of an experiment and a profile.")
     return tuple(replace(one, answers=answers[one.name], wants=costs.get(one.name, {})) for one in experiments)

@@ -1,7 +1,7 @@
 """Running an experiment: cell by cell, each kept as soon as it is finished, then one result with its manifest.
 
-Cells go through joblib, so a `joblib.parallel_config(backend="dask")` takes them to a cluster: workers return records,
-and this process keeps them, so that no disk is shared. A shard of a run computes every n-th cell and leaves the others
+Cells go through joblib, or to the workers of a cluster (`cluster.workers`), which return records; this process keeps
+them, so that no disk is shared. A shard of a run computes every n-th cell and leaves the others
 to other machines. A run that was interrupted, by Ctrl-C, kill -9 or a full disk, goes on where it stopped and ends in
 the same bytes.
 
@@ -21,16 +21,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dpnotes.experiments import allocator, store
 from dpnotes.experiments import cells as cells_of
+from dpnotes.experiments import store
 from dpnotes.experiments.cells import Cells
 from dpnotes.experiments.chunks import format_bytes, parse_memory
 from dpnotes.experiments.provenance import code_of, commit_in_words, environment, now
 from dpnotes.experiments.records import Table, name_of
 from dpnotes.experiments.spec import Cell, Context, Decision, Experiment, Spec, alone, canonical_json
-from dpnotes.util import validate
+from dpnotes.util import allocator, validate
 
 if TYPE_CHECKING:
+    from dpnotes.experiments.cluster import Cluster
     from dpnotes.util.processes import Processes
 
 _MARGIN = 0.8  # of the free memory is planned for: allocators round up, libraries keep buffers
@@ -48,7 +49,7 @@ def run(
     resume: bool = True,
     jobs: int = 1,
     shard: tuple[int, int] = (1, 1),
-    worker_bytes: int | None = None,
+    cluster: "Cluster | None" = None,
     processes: "Processes | None" = None,
     report: Callable[[str], None] = print,
 ) -> store.Result:
@@ -63,7 +64,7 @@ def run(
       resume: keep finished cells, whatever code computed them, and a result that is stored; otherwise start afresh.
       jobs: cells executed at once, in processes of their own if more than one.
       shard: (3, 16) computes every 16th cell from the third on.
-      worker_bytes: the memory for one job on the smallest worker, where jobs run on other machines.
+      cluster: whose workers compute the cells (`cluster.workers`), in place of jobs here; or None.
       processes: that compute each cell together, and all call this; None: this one alone.
       report: called with one line at a time, by rank 0.
 
@@ -72,6 +73,7 @@ def run(
         cannot do (`refuse`).
       MemoryError: one run needs more than the memory that there is.
       OthersWait: the cells of this shard are finished, and those of other shards are not here.
+      ClusterError: workers or the scheduler died; finished cells are kept.
       ProcessLost: naming a process that differs in code, spec, versions or threads, died or hangs, or finds other
         numbers.
       KeyboardInterrupt: Ctrl-C; the message says what is finished and how to go on.
@@ -92,9 +94,8 @@ def run(
     device = "cpu" if processes.size > 1 else resolve(device, experiment, report)
     cells = Cells(experiment, profile, resume, code_of(experiment))
     _agree(processes, cells, device, {"memory": limit, "resume": resume})
-    if resume:
-        if processes.gather_json(first and _is_stored(experiment, profile, report))[0]:
-            return store.load(experiment, profile)
+    if resume and processes.gather_json(first and _is_stored(experiment, profile, report))[0]:
+        return store.load(experiment, profile)
     store.check_folders(experiment)  # before hours of work
     if first and not resume:
         shutil.rmtree(cells.folder, ignore_errors=True)
@@ -103,10 +104,11 @@ def run(
         cells.discard_refused()
     started = time.perf_counter()
     try:
+        jobs, worker_bytes = (cluster.jobs, cluster.worker_bytes) if cluster else (jobs, None)
         memory_plan = plan_memory(cells, device, limit, jobs * processes.size, worker_bytes) if first else {}
         cells.plan.update(processes.gather_json(memory_plan)[0])
-        plan = RunPlan(device, cells.plan["memory_bytes"], jobs, processes, shard, worker_bytes is not None)
-        tables = _finish(cells, plan, report)
+        plan = RunPlan(device, cells.plan["memory_bytes"], jobs, processes, shard, cluster is not None)
+        tables = _finish(cells, plan, report, cluster)
         if first:
             columns = store.concatenate([table.columns for table in tables])
             decision = experiment.decide(store.frame_of(columns), experiment.spec(profile))
@@ -152,20 +154,20 @@ def refuse(experiment: Experiment, device: str, jobs: int, num_processes: int, s
     Raises:
       ValueError: in more than one process, an experiment that is not `distributed`, several jobs, a shard, or a GPU.
     """
-    if num_processes == 1:
-        return
-    if not experiment.distributed:
-        raise ValueError(
-            f"Expected one process, got {num_processes}: {experiment.id} does not share its work out; run it without "
-            "torchrun (--jobs computes several cells at once)."
-        )
-    if jobs > 1:
-        raise ValueError(f"Expected jobs={jobs} to be 1 in {num_processes} processes, which share every cell out.")
-    if shard[1] > 1:
-        which = f"{shard[0]}/{shard[1]}"
-        raise ValueError(f"Expected no shard {which} in {num_processes} processes, which share every cell out.")
-    if device not in ("auto", "cpu"):
-        raise ValueError(f"Expected device={device!r} to be 'cpu' or 'auto' in {num_processes} processes.")
+    several, how = (
+        f"in {num_processes} processes, which share every cell out",
+        "(--jobs computes several cells at once)",
+    )
+    refused = {
+        f"one process: {experiment.id} does not share its work out; run it without torchrun {how}":
+            not experiment.distributed,
+        f"jobs={jobs} to be 1 {several}": jobs > 1,
+        f"no shard {shard[0]}/{shard[1]} {several}": shard[1] > 1,
+        f"device={device!r} to be 'cpu' or 'auto' {several}": device not in ("auto", "cpu"),
+    }  # fmt: skip
+    for expected, refuses in refused.items():
+        if num_processes > 1 and refuses:
+            raise ValueError(f"Expected {expected}.")
 
 
 def _agree(processes: "Processes", cells: Cells, device: str, arguments: dict[str, Any]) -> None:
@@ -203,9 +205,8 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class Computed:
-    """A computed cell: its text, columns and manifest, which its caller keeps, and the notes to report."""
+    """A computed cell: its columns and manifest, which its caller keeps, and the notes to report."""
 
-    text: str
     columns: dict[str, Any]
     manifest: dict[str, Any]
     notes: list[str]
@@ -215,7 +216,9 @@ class OthersWait(Exception):
     """The cells of this shard are finished, and those of other shards are not here yet."""
 
 
-def _finish(cells: Cells, plan: RunPlan, report: Callable[[str], None]) -> list[Table]:
+def _finish(
+    cells: Cells, plan: RunPlan, report: Callable[[str], None], cluster: "Cluster | None" = None
+) -> list[Table]:
     """Tables of all cells of all stages, in order; what is not kept already is computed. Rank 0 alone has any."""
     import joblib
 
@@ -230,27 +233,28 @@ def _finish(cells: Cells, plan: RunPlan, report: Callable[[str], None]) -> list[
             continue
         listed = cells.listed(stage, tables)
         finished = cells.finished()
-        own, shards = plan.shard
-        waiting = [cell for cell in listed[own - 1 :: shards] if name_of(cell) not in finished]
+        own, among = plan.shard
+        waiting = [cell for cell in listed[own - 1 :: among] if name_of(cell) not in finished]
         processes.gather_json(waiting)
-        if any(name_of(cell) in finished for cell in listed):
-            before = [finished[name_of(cell)].header for cell in listed if name_of(cell) in finished]
+        if before := [finished[name_of(cell)].header for cell in listed if name_of(cell) in finished]:
             report(f"{label}: {len(before)} of {len(listed)} cells were finished before{_by_other_code(cells, before)}")
-        # None leaves the choice to a surrounding joblib.parallel_config, and means one without it.
-        parallel = joblib.Parallel(n_jobs=None if plan.jobs == 1 else plan.jobs, return_as="generator_unordered")
-        work = parallel(joblib.delayed(execute)(cells, cell, plan) for cell in waiting)
+        if cluster:
+            work = cluster.results(execute, ((cells, cell, plan) for cell in waiting))
+        else:
+            # None leaves the choice to a surrounding joblib.parallel_config, and means one without it.
+            parallel = joblib.Parallel(n_jobs=None if plan.jobs == 1 else plan.jobs, return_as="generator_unordered")
+            work = parallel(joblib.delayed(execute)(cells, cell, plan) for cell in waiting)
         for number, done in enumerate(work, start=1):
             cells.add(done.columns, done.manifest)
-            progress = f"{label}: {number}/{len(waiting)} {done.text} {done.manifest['seconds']:.1f} s"
+            text, seconds = canonical_json(done.manifest["cell"]), done.manifest["seconds"]
+            progress = f"{label}: {number}/{len(waiting)} {text} {seconds:.1f} s"
             report("\n  ".join([progress, *done.notes]))
             if number & (number - 1) == 0 and number < len(waiting):  # seldom: each time all rows are written anew
                 so_far = [record.table.columns for record in cells.finished().values()]
                 store.compressed(cells.experiment.id, store.concatenate(so_far))  # refuses what is too large already
         finished = cells.finished()
         if missing := sum(name_of(cell) not in finished for cell in listed):
-            raise OthersWait(
-                f"{label}: shard {own}/{shards} is finished; {missing} cells of other shards are not here."
-            )
+            raise OthersWait(f"{label}: shard {own}/{among} is finished; {missing} cells of other shards are not here.")
         tables += [finished[name_of(cell)].table for cell in listed]
     return tables
 
@@ -263,7 +267,6 @@ def _by_other_code(cells: Cells, headers: list[dict[str, Any]]) -> str:
 
 def execute(cells: Cells, cell: Cell, plan: RunPlan) -> Computed:
     """Compute one cell, for the caller to keep. Cell and spec are copies, so that no cell can change another's."""
-    text = canonical_json(cell, "cell")
     if plan.elsewhere and plan.device == "cpu":
         _refuse_a_small_worker(plan.memory_bytes)
     # A checkpoint is of this code: a cell that other code began is begun again.
@@ -276,11 +279,11 @@ def execute(cells: Cells, cell: Cell, plan: RunPlan) -> Computed:
         _compare(plan.processes, columns)
     seconds = time.perf_counter() - started
     manifest = {
-        "cell": json.loads(text), "seconds": round(seconds, 3), "environment": environment(plan.device),
+        "cell": json.loads(canonical_json(cell)), "seconds": round(seconds, 3), "environment": environment(plan.device),
         "processes": plan.processes.size, "chunking": [asdict(chunking) for chunking in context.chunking],
         "spent": context.spent,
     }  # fmt: skip
-    return Computed(text, columns, manifest, context.notes)
+    return Computed(columns, manifest, context.notes)
 
 
 def _refuse_a_small_worker(wanted: int) -> None:
@@ -306,18 +309,14 @@ def compute(experiment: Experiment, spec: Spec, cell: Cell, context: Context) ->
 
 
 # ---------------------------------------------------------------- device and memory
-def resolve(device: str, experiment: Experiment, report: Callable[[str], None]) -> str:
+def resolve(device: str, experiment: Experiment, report: Callable[[str], None] = lambda line: None) -> str:
     """The device that is meant, which the machine has."""
     validate.one_of(("auto", "cpu", "cuda"), device=device)
     if device == "cuda" and not has_gpu(device):
-        raise ValueError(
-            "Expected device='cuda' to have a GPU that torch can use: see dpnotes doctor, or take device='cpu'."
-        )
-    if experiment.cpu_only:
-        if device == "cuda":
-            report(f"{experiment.id} runs on the CPU: its cells have no use for a GPU.")
-        return "cpu"
-    return "cuda" if has_gpu(device) else "cpu"
+        raise ValueError("Expected device='cuda' to have a GPU that torch can use: see dpnotes doctor.")
+    if experiment.cpu_only and device == "cuda":
+        report(f"{experiment.id} runs on the CPU: its cells have no use for a GPU.")
+    return "cuda" if not experiment.cpu_only and has_gpu(device) else "cpu"
 
 
 def has_gpu(device: str) -> bool:
@@ -337,13 +336,12 @@ def plan_memory(
     """
     question = {"device": device, "limit": limit, "jobs": jobs}
     if worker_bytes is None:
-        budget, share = free_memory(device, limit, jobs)
+        share = free_memory(device, limit, jobs)[1]
     else:
         share = worker_bytes if limit is None else min(limit // jobs, worker_bytes)
-        budget = int(_MARGIN * share)
     plans = [record.header.get("plan") for record in cells.finished().values()]
     same = [plan for plan in plans if plan and plan["question"] == question and plan["memory_bytes"] <= share]
-    return same[0] if same else {"question": question, "memory_bytes": budget}
+    return same[0] if same else {"question": question, "memory_bytes": int(_MARGIN * share)}
 
 
 def free_memory(device: str, limit: int | None = None, jobs: int = 1) -> tuple[int, int]:

@@ -33,6 +33,7 @@ FLOAT64: Mapping[str, float | None] = {"*": 1e-9}
 FLOAT32: Mapping[str, float | None] = {"*": 1e-5}
 Cell = dict[str, Any]
 Columns = Mapping[str, Any]
+Arrays = dict[str, np.ndarray]
 
 
 def canonical_json(value: object, name: str = "value") -> str:
@@ -247,9 +248,7 @@ class Context:
         """Those that share so many pieces of work out: where there are too few for all, each computes all of them."""
         return self.processes if pieces >= self.processes.size else alone()
 
-    def in_chunks(
-        self, function: Callable[[range], Columns], num_runs: int, bytes_per_run: int
-    ) -> dict[str, np.ndarray]:
+    def in_chunks(self, function: Callable[[range], Columns], num_runs: int, bytes_per_run: int) -> Arrays:
         """Columns of `num_runs` runs, executed in chunks that fit the memory (see `dpnotes.experiments.chunks`).
 
         Several processes have the chunks of rank 0. One of them that is out of memory ends the run: the others wait in
@@ -366,18 +365,17 @@ class Experiment:
         if self.figure is None:
             repeats = spec.parameters.get("repeats")
             return f"our own experiment, profile {profile}" + (f", {repeats} repeats" if repeats else "")
-        other = [
-            f"{one.what} {one.ours(spec)} (paper: {one.paper})" for one in self.figure.settings if one.differs(spec)
-        ]
-        if not other:
+        differing = [one for one in self.figure.settings if one.differs(spec)]
+        if not differing:
             return f"the paper's setting as far as it is stated, profile {profile}"
-        return f"not the paper's setting, profile {profile}: {'; '.join(other)}"
+        words = "; ".join(f"{one.what} {one.ours(spec)} (paper: {one.paper})" for one in differing)
+        return f"not the paper's setting, profile {profile}: {words}"
 
     # ---------------------------------------------------------------- what a result is known by
     def computing(self, profile: str) -> Spec:
         """The spec as cells and stages see it: without what only the rule reads."""
         spec = self.spec(profile)
-        return replace(spec, parameters=self._without_rule(spec.parameters))
+        return replace(spec, parameters=self.without_rule(spec.parameters))
 
     def identity(self, profile: str, record: Mapping[str, Any] | None = None) -> str:
         """The sha256 of what is computed: the parameters that cells may read, seeds among them, and the data.
@@ -387,11 +385,12 @@ class Experiment:
           record: a manifest or a header whose spec and data are meant; None: today's.
         """
         parameters = self.spec(profile).parameters if record is None else record["spec"]["parameters"]
-        body = {"experiment": self.id, "profile": profile, "parameters": self._without_rule(parameters)}
+        body = {"experiment": self.id, "profile": profile, "parameters": self.without_rule(parameters)}
         data = list(self.data) if record is None else record["data"]
         return hashlib.sha256(canonical_json({**body, "data": data}).encode()).hexdigest()
 
-    def _without_rule(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    def without_rule(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters that cells may read."""
         return {name: value for name, value in parameters.items() if name not in ("decision_rule", *self.rule)}
 
     def rule_record(self, profile: str) -> dict[str, Any]:

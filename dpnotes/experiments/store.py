@@ -144,11 +144,9 @@ def concatenate(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         if set(part) != set(names):
             raise ValueError(f"Expected every cell to return the columns {', '.join(names)}; got {', '.join(part)}.")
     for name in names:
-        kinds = {_KINDS[part[name].dtype.kind] for part in parts}
+        kinds = sorted({_KINDS[part[name].dtype.kind] for part in parts})
         if len(kinds) > 1:
-            raise ValueError(
-                f"Expected column {name!r} to be of one kind in all cells, got {', '.join(sorted(kinds))}."
-            )
+            raise ValueError(f"Expected column {name!r} to be of one kind in all cells, got {', '.join(kinds)}.")
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -202,17 +200,14 @@ def read_table(stem: Path, **about: Any) -> Table | None:
     Raises:
       DamagedFileError: a file is missing, changed, cut short or that of another table.
     """
-    lost = [path for path in (_npz(stem), _json(stem)) if not path.exists()]
-    if len(lost) == 2:
+    if len(lost := [path for path in (_npz(stem), _json(stem)) if not path.exists()]) == 2:
         return None
     if lost:
         raise DamagedFileError(f"Expected {lost[0]} beside its other half, found nothing.")
     manifest = files.unsealed_json(_json(stem), **about)
     content = _npz(stem).read_bytes()
     if hashlib.sha256(content).hexdigest() != manifest.get("sha256"):
-        raise DamagedFileError(
-            f"Expected {_npz(stem)} to match the sha256 in its manifest; it was changed or cut short."
-        )
+        raise DamagedFileError(f"Expected {_npz(stem)} to match its manifest's sha256; it was changed or cut short.")
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
         return Table({name: stored[name] for name in stored.files}, manifest)
 
@@ -351,28 +346,26 @@ def load(experiment: Experiment, profile: str) -> Result:
     except DamagedFileError as error:
         restore = f"git checkout -- {_npz(stem)} {_json(stem)}"
         raise DamagedFileError(f"{error} Restore it ({restore}) or compute it again: {how}") from error
+    empty, not_run = frame_of({}), Decision("not run", how)
     if table is None:
-        reason = f"no result stored; compute it: {how}"
-        return Result(experiment, spec, frame_of({}), {}, "missing", reason, Decision("not run", how))
+        return Result(experiment, spec, empty, {}, "missing", f"no result stored; compute it: {how}", not_run)
     manifest = table.manifest
     if manifest["format"] < FORMAT or experiment.identity(profile, manifest) != experiment.identity(profile):
         old = "stored by an earlier version of dpnotes" if manifest["format"] < FORMAT else ""
         reason = f"{old or differences(experiment, manifest)}; compute it again: {how}"
-        return Result(experiment, spec, frame_of({}), manifest, "mismatched", reason, Decision("not run", how))
-    frame, decision = frame_of(table.columns), Decision(**manifest["decision"])
+        return Result(experiment, spec, empty, manifest, "mismatched", reason, not_run)
+    state, reason = "stored", ""
     if row := pending().get((experiment.id, profile)):
-        reason = f"numbers to be changed by {row.changed_by} ({row.why}); run it again: {row.takes}"
-        return Result(experiment, spec, frame, manifest, "disputed", reason, decision)
-    return Result(experiment, spec, frame, manifest, "stored", "", decision)
+        state, reason = "disputed", f"numbers to be changed by {row.changed_by} ({row.why}); run it again: {row.takes}"
+    return Result(experiment, spec, frame_of(table.columns), manifest, state, reason, Decision(**manifest["decision"]))
 
 
 def differences(experiment: Experiment, record: Mapping[str, Any]) -> str:
     """In which parameters and data a manifest, or a header of cells, is not today's experiment."""
-    then = {**record["spec"]["parameters"], "data": list(record["data"])}
-    today = experiment.computing(record["profile"]).parameters
-    now = {**then, **today, "data": list(experiment.data)}
-    gone = {name for name in then if name not in (*today, "data", "decision_rule", *experiment.rule)}
-    names = sorted({name for name in now if now[name] != then.get(name)} | gone)
+    then = {**experiment.without_rule(record["spec"]["parameters"]), "data": list(record["data"])}
+    today = {**experiment.computing(record["profile"]).parameters, "data": list(experiment.data)}
+    absent = object()
+    names = sorted(name for name in {*then, *today} if then.get(name, absent) != today.get(name, absent))
     return f"of other parameters or data: {', '.join(names)}" if names else ""
 
 
@@ -390,9 +383,8 @@ def decide_again(experiment: Experiment, profile: str) -> str:
     if before == {"decision": asdict(decision), "rule": rule}:
         return ""
     history = [*result.manifest.get("decided_before", []), {**before, "until": now()}]
-    changed = {"decision": asdict(decision), "rule": rule, "decided_before": history}
-    changed["spec"] = json.loads(result.spec.json)
-    write_manifest(result_stem(experiment, profile), result.manifest | changed)
+    changed = {"decision": asdict(decision), "rule": rule, "spec": json.loads(result.spec.json)}
+    write_manifest(result_stem(experiment, profile), {**result.manifest, **changed, "decided_before": history})
     return f"{experiment.id} {profile}: {result.decision} -> {decision} (rule version {rule['version']})"
 
 

@@ -105,8 +105,10 @@ def joined(parts: "Callable[..., Iterable[Mapping[str, Any]]]") -> "Callable[...
 
     @wraps(parts)
     def columns(*given: Any, **named: Any) -> dict[str, np.ndarray]:
-        found = [dict(zip(part, np.broadcast_arrays(*map(np.atleast_1d, part.values())), strict=True))
-                 for part in parts(*given, **named)]  # fmt: skip
+        found = []
+        for part in map(dict, parts(*given, **named)):
+            arrays = np.broadcast_arrays(*map(np.atleast_1d, part.values()))
+            found.append(dict(zip(part, arrays, strict=True)))
         return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
 
     return columns

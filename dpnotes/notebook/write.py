@@ -34,8 +34,8 @@ from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from nbformat import NotebookNode
 from traitlets.config import Config
 
-from dpnotes.experiments import provenance
 from dpnotes.notebook import copies
+from dpnotes.util import another_processor
 from dpnotes.util.files import write as write_files
 
 LARGEST = 1_000_000  # bytes
@@ -82,7 +82,7 @@ def execute(
     """
     notebook = copy.deepcopy(notebook)
     if another:
-        notebook.cells.append(nbformat.v4.new_code_cell(provenance.CHECK_OF_ANOTHER))
+        notebook.cells.append(nbformat.v4.new_code_cell(another_processor.CHECK_OF_ANOTHER))
     client = NotebookClient(
         notebook,
         timeout=timeout,
@@ -305,7 +305,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ways.add_argument("--time", action="store_true", help="on an idle machine, measure the run times that texts state")
     options = parser.parse_args(arguments)
     once = options.once or options.check or options.time
-    another = None if once else provenance.another_processor()
+    another = None if once else another_processor.another_processor()
     if another is None and not once:
         print("Left out: no run as another processor, which takes glibc on x86-64.", file=sys.stderr)
     files = options.files or copies.notebooks(Path("notebooks"))

@@ -31,7 +31,6 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.overrides import get_overridable_functions
 from torch.utils._pytree import tree_leaves
 
-from dpnotes.problems.dropout import drops
 from dpnotes.random.streams import Streams
 
 _FUNCTIONS = {f for space, some in get_overridable_functions().items() if space is not nn.init for f in some}
@@ -92,7 +91,7 @@ def closed(code: Callable[..., Any], num_arguments: int, vouched: Sequence[type[
       dpnotes.problems.closed.Open: torch.fx cannot follow it ('len' is not supported in symbolic tracing by default...
     """
     found: Any = code
-    if not (isinstance(code, nn.Module) and is_known(code, tuple(vouched))) or drops(code):
+    if not (isinstance(code, nn.Module) and is_known(code, tuple(vouched))):
         with or_open(
             "torch.fx cannot follow it ({}): write it in torch's operations, without branches on values or sizes"
         ):
@@ -284,7 +283,7 @@ class _Tracer(fx.Tracer):
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         if is_known(m, self._vouched):
-            return not drops(m) or not any(m.children())  # what holds a dropout is followed down to it
+            return True
         if _has_hooks(m):
             raise Open(f"{type(m).__name__} has hooks: remove them")
         return False

@@ -2,27 +2,33 @@
 
 Torch draws all masks of a batch from one generator. Whoever knows its seed knows the masks, and one more example in a
 batch shifts the masks of all later ones: every gradient of the batch changes, and their sum moves by far more than one
-clipped gradient. Here the traced code of a network (`problems.closed`) receives its masks as inputs, a row for each
-example. Neighbouring data sets that keep the examples' numbers (zero-out, replace-one) then differ in one clipped
-gradient, whatever the masks. Under add-or-remove-one the later examples change their numbers, and masks that nobody
-knows have the same distribution for both: the streams have to be secret.
+clipped gradient. Here a network receives its masks as inputs, a row for each example, and every dropout in it, in a
+layer, a function or inside attention, multiplies by the next one (`Masked`). Neighbouring data sets that keep the
+examples' numbers (zero-out, replace-one) then differ in one clipped gradient, whatever the masks. Under
+add-or-remove-one the later examples change their numbers, and masks that nobody knows have the same distribution for
+both: the streams have to be secret.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from dpnotes.problems.augmentation import Draws
 
 # By function: the number of last axes that fall together.
 _TOGETHER = {functional.dropout: 0, functional.dropout1d: 1, functional.dropout2d: 2, functional.dropout3d: 3}
-_LAYERS = {nn.Dropout: 0, nn.Dropout1d: 1, nn.Dropout2d: 2, nn.Dropout3d: 3}
-_KINDS = nn.modules.dropout._DropoutNd, nn.RNNBase, nn.MultiheadAttention
+_LAYERS = nn.modules.dropout._DropoutNd, nn.RNNBase, nn.MultiheadAttention
+# Torch's attention in a copy that does not ask whether a mode is on: the mode is asked by the dropout inside it.
+_whole = functional.multi_head_attention_forward
+_attention = FunctionType(_whole.__code__, vars(functional) | {"has_torch_function": lambda _: False})
+_attention.__defaults__ = _whole.__defaults__
 
 
 @dataclass(frozen=True)
@@ -40,55 +46,54 @@ def drops(module: nn.Module) -> bool:
       >>> drops(nn.Sequential(nn.Dropout(0.5))), drops(nn.Dropout(0.5).eval()), drops(nn.LSTM(2, 2, 2, dropout=0.1))
       (True, False, True)
     """
-    return any(
-        m.training and (m.p if isinstance(m, nn.modules.dropout._DropoutNd) else m.dropout) > 0
-        for m in module.modules()
-        if isinstance(m, _KINDS)
-    )
+    layers = [layer for layer in module.modules() if isinstance(layer, _LAYERS)]
+    return any(layer.training and getattr(layer, "p", getattr(layer, "dropout", 0)) > 0 for layer in layers)
 
 
-def with_masks(code: nn.Module, inputs: Sequence[Tensor]) -> tuple[nn.Module, tuple[Site, ...]]:
-    """The traced code with a mask as a further input for each active dropout, and these places.
+def sites_of(run: Callable[[], Any]) -> tuple[Site, ...]:
+    """The places where code drops elements, in the order in which it comes to them; nothing is drawn.
 
     Args:
-      code: of `problems.closed.closed`.
-      inputs: of one example, `(1, ...)` each, on which the shapes of the masks are measured.
+      run: passes one example, a batch of one.
 
     Raises:
       ValueError: for a random operation that is no ordinary dropout, naming it.
 
     Example:
-      >>> from dpnotes.problems.closed import closed
-      >>> code, sites = with_masks(closed(nn.Sequential(nn.Dropout(0.5), nn.ReLU()), 1), [torch.ones(1, 3)])
-      >>> code(torch.ones(1, 3), torch.tensor([[[0.0, 2.0, 2.0]]])), sites
-      (tensor([[0., 2., 2.]]), (Site(shape=(1, 3), p=0.5),))
+      >>> sites_of(lambda: nn.Sequential(nn.Dropout(0.5), nn.ReLU())(torch.ones(1, 3)))
+      (Site(shape=(1, 3), p=0.5),)
     """
-    if not isinstance(code, fx.GraphModule):
-        return code, ()
-    found = [node for node in code.graph.nodes if _dropout(code, node)]
-    shapes = _Shapes(code)
-    with torch.random.fork_rng([inputs[0].device] if inputs[0].is_cuda else []), torch.no_grad():
-        shapes.run(*inputs)
-    arguments = [node for node in code.graph.nodes if node.op == "placeholder"]
-    sites: list[Site] = []
-    for node in found:
-        given, p, together = _dropout(code, node) or (node, 0.0, 0)
-        if not p:
-            node.replace_all_uses_with(given)
-        else:
-            shape = shapes.found[node]
-            if together and len(shape) != together + 2:
-                raise ValueError(f"Expected the input of Dropout{together}d, of shape {shape}, to have a batch axis.")
-            sites.append(Site((*shape[: len(shape) - together], *[1] * together), p))
-            with code.graph.inserting_after(arguments[-1]):
-                arguments.append(code.graph.placeholder(f"mask_{len(sites)}"))
-            with code.graph.inserting_before(node):
-                node.replace_all_uses_with(code.graph.call_function(_kept, (given, arguments[-1])))
-        code.graph.erase_node(node)
-    if found:
-        code.graph.lint()
-        code.recompile()
-    return code, tuple(sites)
+    found: list[Site] = []
+
+    def ones(site: Site) -> Tensor:
+        found.append(site)
+        return torch.ones(())
+
+    with torch.no_grad(), _Dropout(ones):
+        run()
+    return tuple(found)
+
+
+def masked(masks: Iterable[Tensor]) -> TorchFunctionMode:
+    """A context in which the dropouts of code multiply by these masks, one after the other.
+
+    Args:
+      masks: of one example, `(1, *site.shape)` each.
+
+    Example:
+      >>> with masked([torch.tensor([[[0.0, 2.0, 2.0]]])]):
+      ...     nn.Dropout(0.5)(torch.ones(1, 3))
+      tensor([[0., 2., 2.]])
+    """
+    left = iter(masks)
+
+    def following(site: Site) -> Tensor:
+        mask = next(left, None)
+        if mask is None or mask.shape[1:] != site.shape:
+            raise ValueError("Expected a module whose dropouts do not depend on the example: it comes to another one.")
+        return mask[0]
+
+    return _Dropout(following)
 
 
 def masks(draws: Draws, run: int, examples: Tensor, sites: Sequence[Site], dtype: torch.dtype) -> tuple[Tensor, ...]:
@@ -119,46 +124,57 @@ def masks(draws: Draws, run: int, examples: Tensor, sites: Sequence[Site], dtype
     )
 
 
-def _kept(given: Tensor, mask: Tensor) -> Tensor:
-    return given * mask[0].to(given.dtype)
+class _Dropout(TorchFunctionMode):
+    """A mode in which dropout multiplies by a mask for its site."""
 
+    def __init__(self, mask: Callable[[Site], Tensor]) -> None:
+        super().__init__()
+        self._mask = mask
 
-def _dropout(code: fx.GraphModule, node: fx.Node) -> tuple[fx.Node, float, int] | None:
-    """The node whose result is dropped, the share (0: nothing) and the number of axes together; None for no dropout."""
-    if node.op == "call_module":
-        layer = code.get_submodule(str(node.target))
-        if not drops(layer):
-            return None
-        if type(layer) not in _LAYERS:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call the function, with masks in place of what it would draw."""
+        kwargs = kwargs or {}
+        if func in _TOGETHER:
+            given = dict(zip(("input", "p", "training"), args, strict=False)) | kwargs
+            p = given.get("p", 0.5) if given.get("training", True) else 0.0
+            return self._kept(given["input"], p, _TOGETHER[func])
+        if func is functional.multi_head_attention_forward:
+            with self:
+                return _attention(*args, **kwargs)
+        if func is functional.scaled_dot_product_attention:
+            return self._attended(*args, **kwargs)
+        if "dropout" in (name := getattr(func, "__name__", "")):
             raise ValueError(
-                f"Expected {node.target}, a {type(layer).__name__}, to have no active dropout: its draws cannot be "
-                "replayed for each example. Set its dropout to 0, or use nn.Dropout."
+                f"Expected {name} to drop nothing: its draws cannot be replayed for each example; use nn.Dropout."
             )
-        return node.args[0], float(layer.p), _LAYERS[type(layer)]  # type: ignore[arg-type, return-value]
-    if node.op != "call_function":
-        return None
-    if node.target in _TOGETHER:
-        names = "input", "p", "training"
-        given = dict(zip(names, node.args, strict=False)) | node.kwargs
-        p = float(given.get("p", 0.5)) if given.get("training", True) else 0.0  # type: ignore[arg-type]
-        return given["input"], p, _TOGETHER[node.target]  # type: ignore[return-value]
-    name = getattr(node.target, "__name__", "")
-    if "dropout" in name or node.kwargs.get("dropout_p") and node.kwargs.get("training", True):
-        raise ValueError(
-            f"Expected {name} to drop nothing: its draws cannot be replayed for each example; use nn.Dropout."
-        )
-    return None
+        return func(*args, **kwargs)
 
+    def _kept(self, input: Tensor, p: float, together: int = 0) -> Tensor:
+        if not p:
+            return input
+        if together and input.dim() != together + 2:
+            raise ValueError(
+                f"Expected the input of Dropout{together}d, of shape {tuple(input.shape)}, to have a batch axis."
+            )
+        shape = *input.shape[: input.dim() - together], *[1] * together
+        return input * self._mask(Site(shape, p)).to(input)
 
-class _Shapes(fx.Interpreter):
-    """An interpreter that keeps the shapes of all results."""
-
-    def __init__(self, code: fx.GraphModule) -> None:
-        super().__init__(code)
-        self.found: dict[fx.Node, tuple[int, ...]] = {}
-
-    def run_node(self, n: fx.Node) -> Any:
-        result = super().run_node(n)
-        if isinstance(result, Tensor):
-            self.found[n] = tuple(result.shape)
-        return result
+    def _attended(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        **how: Any,
+    ) -> Tensor:
+        """Attention whose weights fall: with the unit matrix as values, torch's function returns the weights."""
+        attention = functional.scaled_dot_product_attention
+        if not dropout_p:
+            return attention(query, key, value, attn_mask, 0.0, is_causal, **how)
+        unit = torch.eye(key.shape[-2], dtype=value.dtype, device=value.device).expand(*key.shape[:-1], -1)
+        weights = attention(query, key, unit, attn_mask, 0.0, is_causal, **how)
+        if how.get("enable_gqa"):
+            value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+        return self._kept(weights, dropout_p) @ value

@@ -15,7 +15,7 @@ from dpnotes.core import Constant
 from dpnotes.problems.augmentation import Draws, Transform, cropped, transformed
 from dpnotes.problems.batch_norm import averaged_statistics, forget_statistics, with_buffers
 from dpnotes.problems.closed import Open, closed, or_open, refuse_writes, same
-from dpnotes.problems.dropout import Site, drops, masks, with_masks
+from dpnotes.problems.dropout import Site, drops, masked, masks, sites_of
 from dpnotes.problems.examples import check, check_points
 from dpnotes.problems.graphs import kinks_of, saved_bytes
 from dpnotes.problems.module_data import ModuleData
@@ -31,6 +31,7 @@ from dpnotes.util.precision import deterministic_convolutions
 from dpnotes.util.validate import AtLeastOne, checked
 
 _EVALUATED_AT_ONCE = 1000
+_UNTRIED = "cannot be tried on made-up examples ({}): give example=, a public one"
 _UNDRAWN = "Expected the draws of a step for this module's "
 
 
@@ -60,7 +61,7 @@ class ModuleProblem:
 
     Args:
       module: maps inputs to outputs, `(batch, num_classes)` for cross-entropy; of any kind, such as a dict, for a loss
-        of your own. Its only random draws are those of `nn.Dropout`.
+        of your own. Its only random draws are dropout's (`problems.dropout`).
       inputs: `(examples, ...)`, or a tuple of them for a module of several arguments; shared by all runs, without NaN
         or infinite entries. Floating point ones have the parameters' type. Images in bytes (uint8) are divided by 255.
       labels: `(examples,)` int64 in `0 ... num_classes - 1`; of any type for a loss of your own.
@@ -121,6 +122,7 @@ class ModuleProblem:
         self._data = ModuleData(given, labels, channels_last, example, self._dtype)
         if self._dtype not in (torch.float32, torch.float64):
             raise ValueError(f"Expected module of {self._dtype} to be float32 or float64; for bfloat16 see autocast.")
+        refuse_by_name(module)
         try:
             self._module = copy.deepcopy(module).to(self._device)
         except (TypeError, RuntimeError) as error:
@@ -133,19 +135,22 @@ class ModuleProblem:
         self._crops = False
         self._transform: Transform | None = transform
         self.vouched = tuple(kind.__name__ for kind in vouched)
-        refuse_by_name(self._module)
         self._data.check()
         if self._cross_entropy:
             self._check_labels()
         run, self.opens = self._module, None  # what passes run, and why that is the module's own code
         self._dropouts: tuple[Site, ...] = ()
+        own = self._same_tensors()
         try:
             run, self._loss = self._as_known_operations(vouched)
         except Open as error:
             self.opens = str(error)
-            if drops(self._module):
-                code = "code that is not followed, since its masks cannot be replayed"
-                raise ValueError(f"Expected no active dropout in {code} ({error}): set p = 0.") from None
+        if self.opens and drops(own):
+            run = own
+            with draws_nothing(self._device), or_open(f"Expected no dropout in code that {_UNTRIED}"):
+                self._find_dropouts(run)
+            if not self._dropouts:
+                raise ValueError("Expected dropout that made-up examples come to: give example=, a public one.")
         if transform is not None:
             try:
                 with draws_nothing(self._device, "a transform"):
@@ -440,8 +445,9 @@ class ModuleProblem:
     # ------------------------------------------------------------ passes
     def _outputs(self, module: nn.Module, values: Values, inputs: tuple[Tensor, ...]) -> Tensor:
         rounded = nullcontext() if self._autocast is None else torch.autocast(self._device.type, self._autocast)
-        with rounded:
-            return torch.func.functional_call(module, values, inputs)
+        given = len(self._data.inputs)  # after them come masks
+        with rounded, masked(inputs[given:]) if inputs[given:] else nullcontext():
+            return torch.func.functional_call(module, values, inputs[:given])
 
     def _loss_by(self, loss: Loss, outputs: Any, labels: Tensor) -> Tensor:
         if self._cross_entropy:
@@ -468,26 +474,20 @@ class ModuleProblem:
         """
         if self.mixes_examples:
             return self._module, self._loss
-        tensors = [*self._module.parameters(), *self._module.buffers()]
-        # Of the same tensors: code that keeps what it sees would keep symbols.
-        followed = copy.deepcopy(self._module, {id(tensor): tensor for tensor in tensors})
-        run = closed(followed, len(self._data.inputs), vouched)
+        run = closed(self._same_tensors(), len(self._data.inputs), vouched)
         loss = self._loss if self._cross_entropy else closed(self._loss, 2)
         start, (inputs, labels) = self._parameters.split(self._parameters.start.clone()), self._data.stand_ins
-        run, self._dropouts = with_masks(run, [tensor[:1] for tensor in inputs])
         run = unrolled(run)
-        whole = tuple(inputs[0].new_ones(len(labels), *site.shape, dtype=self._dtype) for site in self._dropouts)
-        if self._dropouts:  # the code is compared, and the network evaluated, without dropout
-            self._module.eval()
-        one = tuple(tensor[:1] for tensor in (*inputs, *whole))
-        refuse_writes(run, *one)
+        first, whole = self._find_dropouts(run)
+        one = (*first, *(mask[:1] for mask in whole))
+        with masked(one[len(first) :]):
+            refuse_writes(run, *first)
         known = self._passes_of(run, loss, known=not vouched)
         own = self._passes_of(copy.deepcopy(self._module), self._loss)
         own.one_by_one = "to compare"
         weights = torch.ones(len(labels), dtype=self._dtype, device=self._device)
         autocast, self._autocast = self._autocast, None  # rounds to other numbers where sums have another order
-        failed = "it cannot be tried on made-up examples ({}): give example=, a public one"
-        with warnings.catch_warnings(action="ignore"), or_open(failed):
+        with warnings.catch_warnings(action="ignore"), or_open(f"it {_UNTRIED}"):
             try:
                 if isinstance(loss, nn.Module):
                     with torch.no_grad():
@@ -499,6 +499,22 @@ class ModuleProblem:
         if not same(found, code):
             raise Open("its operations give other numbers than its code")
         return run, loss
+
+    def _same_tensors(self) -> nn.Module:
+        """A copy of the module as it was given, of the same tensors: code that keeps what it sees keeps it there."""
+        tensors = [*self._module.parameters(), *self._module.buffers()]
+        return copy.deepcopy(self._module, {id(tensor): tensor for tensor in tensors})
+
+    def _find_dropouts(self, run: nn.Module) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """The inputs of one stand-in, and masks of ones for all; the module itself is evaluated from here on."""
+        inputs, labels = self._data.stand_ins
+        first = tuple(tensor[:1] for tensor in inputs)
+        self._dropouts = sites_of(lambda: run(*first))
+        if self._dropouts:  # the code is compared, and the network evaluated, without dropout
+            self._module.eval()
+            if sites_of(lambda: copy.deepcopy(self._module)(*first)):
+                raise ValueError("Expected functional.dropout with training=self.training: else evaluations drop, too.")
+        return first, tuple(inputs[0].new_ones(len(labels), *site.shape, dtype=self._dtype) for site in self._dropouts)
 
     def _refuse_mixing(self) -> None:
         if self._batch_norms:

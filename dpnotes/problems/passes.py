@@ -333,6 +333,9 @@ class _NoRulesOfItsOwn(TorchFunctionMode):
             own = torch._C._dispatch_has_kernel_for_dispatch_key(name, "FuncTorchBatched")
         if (called := getattr(func, "__name__", "").strip("_")) in MEET:
             raise RuntimeError(f"{called} lets examples meet where torch runs many at once")
+        if called in ("embedding", "embedding_bag") and any(part is True for part in (*args, *(kwargs or {}).values())):
+            flags = "scale_grad_by_freq, sparse or another flag"
+            raise ValueError(f"Expected {called} without {flags}: clipping needs each example's own gradient.")
         if own:
             raise RuntimeError(f"{name} brings a vmap rule of its own, for all examples")
         return func(*args, **(kwargs or {}))
@@ -388,7 +391,8 @@ def draws_nothing(device: torch.device, what: str = "a module") -> Iterator[None
     before = _generators(device)
     yield
     if before != _generators(device):
-        raise ValueError(f"Expected {what} that draws no random numbers: its draws are not the streams'.")
+        kinds = "use nn.Dropout, or the uniforms of a transform"
+        raise ValueError(f"Expected {what} that draws no random numbers of its own, which no run can repeat: {kinds}.")
 
 
 def _generators(device: torch.device) -> list[bytes]:

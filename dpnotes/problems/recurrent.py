@@ -11,7 +11,7 @@ class Unrolled(nn.Module):
     """The same function as `nn.RNN`, `nn.GRU` or `nn.LSTM`, of the same parameters, in operations that vmap knows.
 
     Args:
-      layer: whose parameters are shared; without active dropout.
+      layer: whose parameters are shared.
 
     Example:
       >>> layer, x = nn.LSTM(2, 3, num_layers=2, bidirectional=True), torch.randn(5, 1, 2)
@@ -25,6 +25,7 @@ class Unrolled(nn.Module):
         self._ways = ("", "_reverse") if layer.bidirectional else ("",)
         self._mode, self._layers, self._batch_first = layer.mode, layer.num_layers, layer.batch_first
         self._sizes = layer.hidden_size, layer.proj_size or layer.hidden_size
+        self._p, self.training = layer.dropout, layer.training
 
     def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
         """The outputs of the last layer, and the last state of each layer and direction."""
@@ -33,7 +34,7 @@ class Unrolled(nn.Module):
         steps = steps.transpose(0, 1) if self._batch_first and batched else steps
         (hidden, cell), last = self._start(steps, hx, batched), []
         for layer in range(self._layers):
-            outputs = []
+            outputs, steps = [], functional.dropout(steps, self._p if layer else 0.0, self.training)
             for way in self._ways:
                 place = len(last)
                 found, state = self._one_way(steps, f"l{layer}{way}", hidden[place], cell[place])

@@ -22,9 +22,28 @@ def refuse_by_name(module: nn.Module) -> None:
       ValueError: with the name of the layer or the tensor.
     """
     for name, layer in module.named_modules():
-        if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and (layer.scale_grad_by_freq or layer.sparse):
-            flag = "scale_grad_by_freq" if layer.scale_grad_by_freq else "sparse"
-            raise ValueError(f"Expected {name}.{flag}=True to be False: clipping needs each example's own gradient.")
+        if any(type(hook).__name__ == "WeightNorm" for hook in layer._forward_pre_hooks.values()):
+            raise ValueError(
+                f"Expected {name} without torch.nn.utils.weight_norm, which cannot be copied: use "
+                "torch.nn.utils.parametrizations.weight_norm."
+            )
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+            if layer.scale_grad_by_freq or layer.sparse:
+                flag = "scale_grad_by_freq" if layer.scale_grad_by_freq else "sparse"
+                raise ValueError(
+                    f"Expected {name}.{flag}=True to be False: clipping needs each example's own gradient."
+                )
+            if layer.max_norm is not None:
+                raise ValueError(
+                    f"Expected {name}.max_norm={layer.max_norm} to be None: it changes the weights of the words that a "
+                    "batch holds."
+                )
+        if isinstance(layer, nn.AlphaDropout | nn.FeatureAlphaDropout) and layer.training and layer.p:
+            kind = type(layer).__name__
+            raise ValueError(
+                f"Expected {name}, a {kind}, to have no active dropout: its draws cannot be "
+                "replayed for each example. Set its dropout to 0, or use nn.Dropout."
+            )
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if type(tensor) not in TENSORS and "__torch_dispatch__" in vars(type(tensor)):
             kind = type(tensor).__name__

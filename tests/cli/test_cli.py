@@ -166,6 +166,25 @@ def test_check_errata_and_json():
         assert entry["newer_versions"] in ("fixed", "present", "not checked") and "\\" not in block
 
 
+def test_claims_lists_what_others_need_to_cite_and_check_one():
+    names = "adaptive_batch.remark3.12", "budget_schedules.lemmaC.4", "drift_escape.own", "noisy_sgd.sec3.4"
+    document = json.loads(call("claims", *names, "--json").stdout)
+    assert document["version"] == dpnotes.__version__
+    chosen, published = papers.claims(*names), (ROOT / "tests/anchors.txt").read_text().split()
+    for claim, entry, line in zip(chosen, document["claims"], call("claims", *names).stdout.splitlines(), strict=True):
+        card, erratum = papers.paper(claim.paper), entry["erratum"]
+        assert entry["id"] == claim.id in published and entry["anchor"].endswith(f"#{claim.id}")
+        assert entry["paper"]["authors"] == [*card.authors] and entry["paper"]["version"] == card.version
+        assert entry["printed"] == claim.printed_text and entry["check"] == f"dpnotes check {claim.id}"
+        assert (erratum is None) == (claim.erratum is None) and (not erratum or erratum["wording"])
+        assert claim.id in line and entry["verdict"] in line and entry["verdict"].startswith(claim.check().kind)
+    conditional = next(entry for entry in document["claims"] if entry["id"] == names[0])
+    assert conditional["verdict"] == "up to logs, given lemma3.3.decrease"
+    assert conditional["fallen_premises"] == ["adaptive_batch.lemma3.3.decrease"] != conditional["premises"]
+    breaches = [e["erratum"]["breach"] for e in document["claims"] if e["erratum"]]
+    assert any(breaches) and not all(breaches)
+
+
 def test_check_from_the_cache_says_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("DPNOTES_CACHE", str(tmp_path))
     monkeypatch.setattr(cache, "_LOADED", time.time() + 1)  # as if no source was edited since the start

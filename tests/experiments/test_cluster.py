@@ -1,14 +1,20 @@
 """A run's cells on other machines: in shards that are merged, and on the workers of a dask cluster."""
 
 import os
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command import call
+from toy_package import Toy
 
-from dpnotes.experiments import runner
+from dpnotes.cli import catalogue
+from dpnotes.experiments import provenance, runner
+from dpnotes.experiments.cells import Cells
 from dpnotes.experiments.cluster import ClusterError, workers
 
 EXPERIMENT = "drift_escape.audit"
@@ -72,6 +78,46 @@ def test_the_last_shard_on_one_cache_stores_the_result(folders: Any, tmp_path: P
     assert table(tmp_path / "results") == serial
 
 
+def test_two_shards_of_one_index_cost_time_and_nothing_else(toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    toy.run()
+    whole, archives = toy.stored(), [str(tmp_path / name) for name in ("first", "second")]
+    for archive in archives:
+        machine = Toy(Path(f"{archive} machine")).enter(monkeypatch)
+        with pytest.raises(runner.OthersWait, match="shard 1/2 is finished; 2 cells of other shards are not here"):
+            machine.run(shard=(1, 2))
+        monkeypatch.setattr(catalogue, "all_experiments", lambda machine=machine: [machine.experiment])
+        call("cells", "export", archive)
+    home = Toy(tmp_path / "home").enter(monkeypatch)
+    home.some(0, 2)
+    home.some(0, 2)  # both wrote into one cache
+    monkeypatch.setattr(catalogue, "all_experiments", lambda: [home.experiment])
+    for archive in archives:
+        assert call("cells", "import", archive).output == "toy.mean quick: 2 cells here before\n"
+    lines: list[str] = []
+    home.run(report=lines.append)
+    assert lines[0] == "toy.mean quick: 2 of 4 cells were finished before" and home.stored() == whole
+
+
+def test_cells_that_other_code_computed_are_taken_and_the_run_says_so_in_a_line(
+    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    archive = str(tmp_path / "carried")
+    monkeypatch.setattr(catalogue, "all_experiments", lambda: [toy.experiment])
+    monkeypatch.setattr(provenance, "source_hash", lambda: "0" * 64)
+    toy.some(0, 1)
+    monkeypatch.undo()
+    other = Toy(tmp_path / "other").enter(monkeypatch)
+    monkeypatch.setattr(catalogue, "all_experiments", lambda: [other.experiment])
+    monkeypatch.setenv("DPNOTES_CACHE", str(toy.cache))
+    call("cells", "export", archive)
+    monkeypatch.setenv("DPNOTES_CACHE", str(other.cache))
+    assert call("cells", "import", archive).output == "toy.mean quick: 2 cells taken\n"
+    lines: list[str] = []
+    assert len(other.run(report=lines.append).manifest["codes"]) == 2
+    assert lines[0].startswith("toy.mean quick: 2 of 4 cells were finished before (some at ")
+    assert lines[0].endswith("by other code; --no-resume starts afresh)")
+
+
 @pytest.mark.parametrize("shard", ["0/3", "4/3", "3", "a/b", "-1/2"])
 def test_what_is_no_shard_is_refused(folders: Any, shard: str):
     folders("here")
@@ -109,3 +155,56 @@ def test_two_threads_of_a_worker_with_another_cache_give_the_bytes_of_one_run(
         call("run", EXPERIMENT, "--dask", cluster.scheduler_address)
     assert table(tmp_path / "results") == serial
     assert not [*(tmp_path / "worker").rglob("*.cells")], "the head keeps the records"
+
+
+def local_cluster(**how: Any) -> Any:
+    """Return a cluster of one worker on this machine, which gives a task up when its worker has died once."""
+    dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
+    one: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
+        return distributed.LocalCluster(**one | how)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("dies", ["worker", "scheduler"])
+def test_what_dies_in_a_run_ends_it_in_a_line_and_nothing_is_lost(
+    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: str
+):
+    whole = Toy(tmp_path / "whole").enter(monkeypatch)
+    whole.run()
+    toy.enter(monkeypatch)
+    monkeypatch.setenv("TOY_HANG", "3")
+    with local_cluster(memory_limit="2GB") as local:
+
+        def kill() -> None:
+            end = time.monotonic() + 60
+            while ("3" not in toy.computed() or not toy.cells()) and time.monotonic() < end:
+                time.sleep(0.02)
+            os.kill(local.workers[0].pid, signal.SIGKILL) if dies == "worker" else local.sync(local.scheduler.close)
+
+        threading.Thread(target=kill, daemon=True).start()
+        said = r"the worker .* died, 1 time\(s\)" if dies == "worker" else "a scheduler that lives: it is gone"
+        with (
+            pytest.raises(ClusterError, match=f"^Expected .*{said}. Finished cells are kept.$"),
+            workers(local.scheduler_address) as cluster,
+        ):
+            assert cluster.jobs == 1 and cluster.worker_bytes <= 2 * 10**9
+            toy.run(cluster=cluster)
+    monkeypatch.delenv("TOY_HANG")
+    before, lines = len(Cells(toy.experiment, "quick").finished()), list[str]()
+    toy.run(report=lines.append)
+    assert lines[0] == f"toy.mean quick: {before} of 4 cells were finished before" and before >= 1
+    assert toy.stored() == whole.stored()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_a_worker_that_has_less_memory_than_the_plan_is_one_line(toy: Toy, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(catalogue, "experiments_of", lambda names: [toy.experiment])
+    monkeypatch.setattr(catalogue, "refuse_an_installation", lambda: None)
+    monkeypatch.setattr(runner, "_MARGIN", 10.0**6)
+    with local_cluster() as local:
+        done = call("run", "toy.mean", "--dask", local.scheduler_address, code=2)
+    assert "GB to be free on " in done.stderr and "give --memory for all jobs together" in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and not toy.cells()

@@ -7,9 +7,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from dpnotes.experiments import provenance
 from dpnotes.notebook import copies
 from dpnotes.notebook.write import differences, main, tidy
+from dpnotes.util import another_processor
 from tests.drawing import drawn
 from tests.nbval_run import nbval
 
@@ -95,7 +95,7 @@ def test_a_missing_file_is_named(capsys):
 
 
 # ---------------------------------------------------------------- as another processor
-elsewhere = pytest.mark.skipif(provenance.another_processor() is None, reason="takes glibc on x86-64")
+elsewhere = pytest.mark.skipif(another_processor.another_processor() is None, reason="takes glibc on x86-64")
 
 
 @pytest.mark.slow
@@ -131,14 +131,14 @@ def test_an_error_on_another_processor_alone_is_named_so(tmp_path: Path, capsys,
     assert "as another processor: " in capsys.readouterr().err
     # Control: variables without effect are detected.
     path = notebook(tmp_path / "good.ipynb", "1 + 1")
-    monkeypatch.setattr(provenance, "another_processor", lambda: {"DPNOTES": "1"})
+    monkeypatch.setattr(another_processor, "another_processor", lambda: {"DPNOTES": "1"})
     assert main([str(path)]) == 1
     assert "this is no other processor" in capsys.readouterr().err
 
 
 def test_where_it_cannot_be_done_it_is_said(written: Path, capsys, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(provenance.platform, "libc_ver", lambda: ("", ""))
-    assert provenance.another_processor() is None
+    monkeypatch.setattr(another_processor.platform, "libc_ver", lambda: ("", ""))
+    assert another_processor.another_processor() is None
     assert main(["--as-another-processor", str(written)]) == 0
     said = capsys.readouterr()
     assert said.err.startswith("Left out") and said.out == f"{written}: left out\n"

@@ -23,7 +23,6 @@ from statement_mutants import mutants, still_true
 import dpnotes
 from dpnotes import papers
 from dpnotes.cli.new_paper import checkout, file_of
-from dpnotes.experiments import provenance
 from dpnotes.theory import certificates, errata
 from dpnotes.theory.cache import Verdicts, sources
 from dpnotes.theory.claims import Claim, Paper, Severity, mechanisms
@@ -33,6 +32,7 @@ from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Identity, Reason, Statement, Uncheckable
 from dpnotes.theory.symbols import PaperSymbols
 from dpnotes.theory.verdicts import CONFIRMING, SILENT, Kind, Verdict
+from dpnotes.util import another_processor
 from tests.drawing import drawn
 from tests.shown import README, SHOWN
 
@@ -193,11 +193,11 @@ print(json.dumps([*found, certificates.document(claims, dpnotes.__version__)]))
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(provenance.another_processor() is None, reason="takes glibc on x86-64")
+@pytest.mark.skipif(another_processor.another_processor() is None, reason="takes glibc on x86-64")
 def test_verdicts_errata_and_certificates_of_a_drawn_paper_hold_on_another_processor():
     (paper,) = drawn(papers.PAPERS)
-    code = f"PAPER = {paper!r}\n{COMPUTED}\n{provenance.CHECK_OF_ANOTHER}"
-    kinds, corrected, lines, certified = json.loads(python(code, **(provenance.another_processor() or {})))
+    code = f"PAPER = {paper!r}\n{COMPUTED}\n{another_processor.CHECK_OF_ANOTHER}"
+    kinds, corrected, lines, certified = json.loads(python(code, **(another_processor.another_processor() or {})))
     assert kinds == {name: kind(row) for name, row in expected(paper).items()}, paper
     assert corrected == {name: row["corrected"] for name, row in expected(paper).items() if row["corrected"]}, paper
     entries = [line for line in lines if line.startswith("* ")]

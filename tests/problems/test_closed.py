@@ -248,10 +248,35 @@ class Wrapper(Tensor):
         return func(*args, **(kwargs or {}))
 
 
+class CountsWords(nn.Module):
+    """Looks words up by torch's function, whose gradient is divided by a word's count in the batch, or sparse."""
+
+    def __init__(self, *places: Any, **flags: Any) -> None:
+        super().__init__()
+        self.table, self.places, self.flags = nn.Parameter(torch.ones(7, 4)), places, flags
+
+    def forward(self, words: Tensor) -> Tensor:
+        return F.embedding(words, self.table, *self.places, **self.flags)
+
+
+def test_a_function_that_counts_words_in_the_batch_is_refused():
+    places = None, None, 2.0, True
+    for layer in (CountsWords(*places), CountsWords(scale_grad_by_freq=True), CountsWords(sparse=True)):
+        problem = ModuleProblem(nn.Sequential(layer, nn.Flatten(), nn.Linear(12, 3)), WORDS, LABELS)
+        gradients = problem.gradients(problem.initial(Streams.of("x", [0]), only=[]))
+        for asked in (gradients.norms, lambda g=gradients: g.weighted_sum(torch.ones(1, len(LABELS)))):
+            with pytest.raises(ValueError, match="Expected embedding without scale_grad_by_freq, sparse"):
+                asked()
+
+
 def test_what_is_refused_by_name():
+    with pytest.warns(FutureWarning):
+        old = nn.utils.weight_norm(nn.Linear(4, 12))
     for layer, said in (
         (nn.Embedding(7, 4, scale_grad_by_freq=True), "0.scale_grad_by_freq=True"),
         (nn.Embedding(7, 4, sparse=True), "0.sparse=True"),
+        (nn.Embedding(7, 4, max_norm=1.0), "0.max_norm=1.0 to be None"),
+        (old, "Expected 0 without torch.nn.utils.weight_norm, .*: use torch.nn.utils.parametrizations.weight_norm"),
     ):
         with pytest.raises(ValueError, match=said):
             ModuleProblem(nn.Sequential(layer, nn.Flatten(), nn.Linear(12, 3)), WORDS, LABELS)

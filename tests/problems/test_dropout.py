@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from dpnotes.problems import modules
 from dpnotes.problems.augmentation import Draws
-from dpnotes.problems.dropout import Site, drops, masks
+from dpnotes.problems.dropout import Site, masks
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.random.streams import Streams
 
@@ -25,12 +25,89 @@ def by_function(m: Any, x: Tensor) -> Tensor:
     return m.last(functional.dropout(h, p=0.1, training=m.training))
 
 
+class Recurrent(nn.Module):
+    """A recurrent layer with dropout between its layers; or the same, a layer at a time."""
+
+    def __init__(self, by_layer: bool = False) -> None:
+        super().__init__()
+        how: Any = {"batch_first": True, "bidirectional": True}
+        self.layer, self.last = nn.LSTM(3, 4, 2, dropout=0.5, **how), nn.Linear(8, 3)
+        self.single = (nn.LSTM(3, 4, **how).double(), nn.LSTM(8, 4, **how).double()) if by_layer else ()
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = x.unflatten(1, (2, 3))
+        for number, single in enumerate(self.single):
+            own: Any = {k.replace(f"l{number}", "l0"): v for k, v in self.layer.named_parameters() if f"l{number}" in k}
+            h = functional.dropout(h.transpose(0, 1)).transpose(0, 1) if number else h  # masks are (time, ...)
+            h = torch.func.functional_call(single, own, (h,))[0]
+        return self.last((h if self.single else self.layer(h)[0])[:, -1])
+
+
+class Attention(nn.Module):
+    """Attention that drops some of its weights, by torch's layer with or without its weights as a second result."""
+
+    def __init__(self, weights: bool) -> None:
+        super().__init__()
+        self.layer, self.last = nn.MultiheadAttention(2, 2, dropout=0.3, batch_first=True), nn.Linear(2, 3)
+        self.weights = weights
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = x.unflatten(1, (3, 2))
+        return self.last(self.layer(h, h, h, need_weights=self.weights)[0][:, -1])
+
+
+class Fused(nn.Module):
+    """Causal attention that drops some of its weights, by torch's function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(2, 6), nn.Linear(2, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = self.first(x.unflatten(1, (3, 2))).chunk(3, dim=-1)
+        p = 0.3 if self.training else 0.0
+        return self.last(functional.scaled_dot_product_attention(query, key, value, None, p, is_causal=True)[:, -1])
+
+
+class Unfollowed(nn.Module):
+    """Code that torch.fx cannot follow, and that drops."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.drop, self.last = nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x).tanh() * len(x)
+        return self.last(functional.dropout(self.drop(h), 0.1, self.training))
+
+
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, p: float, is_causal: bool = False
+) -> Tensor:
+    """Return attention in plain operations; its dropout is the functional one."""
+    scores = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5
+    if is_causal:
+        scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), float("-inf"))
+    return functional.dropout(scores.softmax(-1), p) @ value
+
+
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "layers": lambda: nn.Sequential(nn.Dropout(0.2), nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3)),
     "nested": lambda: nn.Sequential(nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.4)), nn.Linear(8, 3)),
     "functional": lambda: Both(by_function, first=nn.Linear(6, 8), last=nn.Linear(8, 3)),
     "images": lambda: nn.Sequential(
         nn.Unflatten(1, (1, 2, 3)), nn.Conv2d(1, 4, 2), nn.Dropout2d(0.5), nn.Flatten(), nn.Linear(8, 3)
+    ),
+    "recurrent": Recurrent,
+    "attention": lambda: Attention(False),
+    "attention and weights": lambda: Attention(True),
+    "fused": Fused,
+    "unfollowed": Unfollowed,
+    "encoder": lambda: nn.Sequential(
+        nn.Unflatten(1, (3, 2)),
+        nn.TransformerEncoderLayer(2, 1, 4, dropout=0.3, batch_first=True),
+        nn.Flatten(),
+        nn.Linear(6, 3),
     ),
 }
 
@@ -44,9 +121,13 @@ def problem_of(name: str, **how: Any) -> ModuleProblem:
     return ModuleProblem(NETWORKS[name]().double(), *data(), **how)
 
 
+def point(problem: ModuleProblem, streams: Streams = STREAMS) -> Tensor:
+    return streams.normal("point", 0, problem.dim).double() / 2
+
+
 def by_hand(name: str, problem: ModuleProblem, x: Tensor, run: int, call: int) -> Tensor:
     """Return the gradients from a plain backward pass an example, with the masks in place of torch's draws."""
-    found, network = [], NETWORKS[name]().double()
+    found, network = [], (Recurrent(True) if name == "recurrent" else NETWORKS[name]()).double()
     draws = Draws(STREAMS, call)
     for example in range(COUNT):
         own = iter(masks(draws, run, torch.tensor([example]), problem._dropouts, torch.float64))
@@ -54,6 +135,7 @@ def by_hand(name: str, problem: ModuleProblem, x: Tensor, run: int, call: int) -
         with pytest.MonkeyPatch.context() as patch:
             for each in ("dropout", "dropout2d"):
                 patch.setattr(functional, each, lambda h, *_, own=own, **__: h * next(own)[0])
+            patch.setattr(functional, "scaled_dot_product_attention", attention)
             outputs = torch.func.functional_call(network, values, (data()[0][example : example + 1],))
         loss = functional.cross_entropy(outputs, data()[1][example : example + 1])
         found.append(torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, [*values.values()])]))
@@ -63,8 +145,9 @@ def by_hand(name: str, problem: ModuleProblem, x: Tensor, run: int, call: int) -
 @pytest.mark.parametrize("name", NETWORKS)
 def test_gradients_are_those_of_plain_autograd_with_these_masks(name: str):
     problem = problem_of(name)
-    x = problem.initial(STREAMS)
+    x = point(problem)
     gradients = problem.drawing(STREAMS, torch.tensor([4, 9])).gradients(x)
+    assert (problem.opens is None) == (name != "unfollowed") and problem._passes.one_by_one is None
     for run, call in ((0, 4), (1, 9)):
         expected = by_hand(name, problem, x, run, call)
         assert torch.allclose(gradients.norms()[run], expected.norm(dim=1), atol=1e-14, rtol=1e-12)
@@ -94,7 +177,7 @@ def clipped_sum(problem: ModuleProblem, x: Tensor, present: Tensor, call: int) -
 
 def moved(problem: ModuleProblem) -> float:
     """Return by how much, in clips, the clipped sum moves when one example is zeroed out: the most of all."""
-    x, everyone, found = problem.initial(STREAMS.take(slice(1))), torch.ones(COUNT, dtype=torch.bool), []
+    x, everyone, found = point(problem, STREAMS.take(slice(1))), torch.ones(COUNT, dtype=torch.bool), []
     for call in range(3):
         whole = clipped_sum(problem, x, everyone, call)
         for example in range(COUNT):
@@ -104,8 +187,11 @@ def moved(problem: ModuleProblem) -> float:
     return float(max(found))
 
 
-def test_one_example_moves_the_clipped_sum_by_one_clip_and_masks_by_place_by_more(monkeypatch: pytest.MonkeyPatch):
-    problem = problem_of("layers")
+@pytest.mark.parametrize("name", ["layers", "recurrent", "attention", "fused", "encoder", "unfollowed"])
+def test_one_example_moves_the_clipped_sum_by_one_clip_and_masks_by_place_by_more(
+    name: str, monkeypatch: pytest.MonkeyPatch
+):
+    problem = problem_of(name)
     assert 0.9 < moved(problem) <= 1 + 1e-12
 
     def by_place(draws: Draws, run: int, examples: Tensor, *rest: Any) -> tuple[Tensor, ...]:
@@ -161,43 +247,62 @@ def test_inactive_dropout_needs_no_draws():
 
 
 # ---------------------------------------------------------------- refusals
-def branches(m: Any, x: Tensor) -> Tensor:
-    return m.layer(x) if x.sum() > 0 else m.last(x)
+class Free(nn.Module):
+    """Drops whenever it is called, by a function of torch.nn or a lower one."""
+
+    def __init__(self, lower: bool) -> None:
+        super().__init__()
+        self.layer, self.lower = nn.Linear(6, 3), lower
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.layer(x)
+        return torch.dropout(x, 0.5, True) if self.lower else functional.dropout(x)
 
 
-def reads(m: Any, x: Tensor) -> Tensor:
-    return m.last(m.layer(x.unflatten(1, (2, 3)))[0][:, -1])
+class UnfollowedRecurrent(nn.Module):
+    """Code that torch.fx cannot follow, whose recurrent layer drops inside torch's kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.last = nn.GRU(3, 4, 2, dropout=0.5, batch_first=True), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.layer(x.unflatten(1, (2, 3)) * len(x))[0][:, -1])
 
 
-def attends(m: Any, x: Tensor) -> Tensor:
-    h = x.unflatten(1, (2, 3))
-    return m.last(m.layer(h, h, h)[0][:, -1])
+class Branching(nn.Module):
+    """Drops if an example says so."""
+
+    def __init__(self, sign: int) -> None:
+        super().__init__()
+        self.layer, self.drop, self.sign = nn.Linear(6, 3), nn.Dropout(0.5), sign
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.drop(self.layer(x)) if self.sign > 0 else self.layer(x)
+        return self.drop(h) if self.sign * x.sum() < 0 else h
 
 
 @pytest.mark.parametrize(
-    ("function", "layer", "last", "message"),
+    ("network", "message"),
     [
-        (branches, nn.Sequential(nn.Linear(6, 3), nn.Dropout()), nn.Linear(6, 3), "in code that is not followed"),
-        (reads, nn.LSTM(3, 4, 2, dropout=0.1, batch_first=True), nn.Linear(4, 3), "not followed|LSTM, to have no"),
-        (
-            attends,
-            nn.MultiheadAttention(3, 1, 0.1, batch_first=True),
-            nn.Linear(3, 3),
-            "drop nothing|no active dropout",
-        ),
-        (
-            lambda m, x: m.last(m.layer(x)),
-            nn.AlphaDropout(),
-            nn.Linear(6, 3),
-            "Expected layer, a AlphaDropout, to have",
-        ),
+        (UnfollowedRecurrent, "Expected a module that draws no random numbers of its own"),
+        (lambda: Branching(0), "Expected dropout that made-up examples come to"),
+        (lambda: Free(False), "Expected functional.dropout with training=self.training"),
+        (lambda: Free(True), "Expected dropout to drop nothing: its draws cannot be replayed"),
+        (lambda: nn.Sequential(nn.AlphaDropout(0.5), nn.Linear(6, 3)), "Expected 0, a AlphaDropout, to have no active"),
     ],
 )
-def test_dropout_that_cannot_be_replayed_is_refused_by_name(function: Any, layer: Any, last: Any, message: str):
-    network = Both(function, layer=layer, last=last).double()
-    assert drops(network)
+def test_dropout_that_cannot_be_replayed_is_refused_by_name(network: Callable[[], nn.Module], message: str):
     with pytest.raises(ValueError, match=message):
-        ModuleProblem(network, *data())
+        ModuleProblem(network().double(), *data())
+
+
+@pytest.mark.filterwarnings("ignore:Examples are passed one by one")
+def test_an_example_that_comes_to_another_dropout_is_refused():
+    problem = ModuleProblem(Branching(1).double(), *data())
+    assert len(problem._dropouts) == 1
+    with pytest.raises(ValueError, match="Expected a module whose dropouts do not depend on the example"):
+        problem.drawing(STREAMS, 0).gradients(problem.initial(STREAMS)).norms()
 
 
 def test_a_pass_without_draws_is_refused():

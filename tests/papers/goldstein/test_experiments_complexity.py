@@ -113,11 +113,3 @@ def test_small_epsilon_and_small_norms_are_not_judged_in_one_pass():
     assert not judged["one", 10].any()  # both are below 1 / sqrt(10)
     assert judged["one", 50].all()
     assert judged["many"].all()
-
-
-def test_slopes_of_made_up_laws():
-    frame = outcomes(lambda frame: 10 * frame["dim"] ** 0.25 * frame["num_examples"] ** -0.5, noise=1e-6)
-    in_n, in_d = (complexity.slopes(frame, knob) for knob in ("num_examples", "dim"))
-    assert in_n["one", "plain", 4.0].slope == pytest.approx(-0.5, abs=1e-3)
-    assert in_d["many", "variance_reduced", 1.0].slope == pytest.approx(0.25, abs=1e-3)
-    assert not complexity.slopes(frame.assign(diameters=2.0), "dim")

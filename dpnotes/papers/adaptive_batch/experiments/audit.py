@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dpnotes.core import Guarantee, Relation
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, grid, joined, profiles, study
+from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, study
 from dpnotes.guarantees import Basis
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.accounting import account, epsilon_to_rho
@@ -35,8 +35,7 @@ RULE = (
 PARAMETERS = {
     "decision_rule": RULE, "seed": "adaptive_batch.audit", "epsilon": 1.0, "delta": 1e-5, "leaves": 16,
     # Of the library's oracle: samples see more of a claim at a larger epsilon and delta.
-    "oracle_epsilon": 3.0,
-    "oracle_delta": 1e-3, "runs": Each(20_000, 500_000),
+    "oracle_epsilon": 3.0, "oracle_delta": 1e-3, "runs": Each(20_000, 500_000),
 }  # fmt: skip
 QUICK, PAPER = profiles("adaptive_batch.audit", PARAMETERS)
 ORACLE = "Spider with Tree"
@@ -156,15 +155,6 @@ def oracle_row(spec: Spec) -> dict[str, Any]:
     return _row(ORACLE, False, claim, pair.epsilon(claim.delta), bound, found)
 
 
-def exhibit_rows(exhibit: Exhibit, seed: str) -> list[dict[str, Any]]:
-    """The printed variant of a release, and the corrected one."""
-    claim, (_, _, found) = exhibit.claim, exhibit.design
-    return [
-        _row(exhibit.name, printed, claim, exhibit.exact(printed), exhibit.audit(printed, seed), found)
-        for printed in (True, False)
-    ]
-
-
 def _row(name: str, printed: bool, claim: Guarantee, exact: float, bound: LowerBound, found: float) -> dict[str, Any]:
     return {
         "release": name, "printed": printed, "claim": claim.epsilon, "delta": claim.delta, "exact": exact,
@@ -179,11 +169,14 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 @joined
-def run_cell(spec: Spec, cell: Cell, context: Context) -> list[dict[str, Any]]:
-    """Both audits of a release."""
-    known = {each.name: each for each in collection(spec)}
-    name = cell["release"]
-    return [oracle_row(spec)] if name == ORACLE else exhibit_rows(known[name], spec["seed"])
+def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
+    """Both audits of the library's oracle, or of a release as printed and as corrected."""
+    if cell["release"] == ORACLE:
+        yield oracle_row(spec)
+    for one in collection(spec):
+        for printed in (True, False) if one.name == cell["release"] else ():
+            bound = one.audit(printed, spec["seed"])
+            yield _row(one.name, printed, one.claim, one.exact(printed), bound, one.design[2])
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -205,9 +198,8 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 # ---------------------------------------------------------------- simulated results
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
     """Audits with the least power that is allowed, at their level; by the rival one printed line is private."""
-    names = [cell["release"] for cell in cells(spec)[:-1]]
-    rows = [(name, printed) for name in names for printed in (True, False)] + [(ORACLE, False)]
-    frame = pd.DataFrame(rows, columns=["release", "printed"])
+    names = [each.name for each in collection(spec)]
+    frame = pd.DataFrame([*grid(release=names, printed=(True, False)), {"release": ORACLE, "printed": False}])
     # The bound of the library's oracle: 2.16 of a claim of 3 in the quick result, and 2.73 in the paper's.
     claim, bound = spec["oracle_epsilon"], 2.16 if spec.profile == "quick" else 2.73
     broken = frame["printed"] & (right | (frame["release"] != names[0]))

@@ -1,6 +1,6 @@
 """Batches and escape: below b = M / (2 lambda) descent at the step size 1 / M converges to the saddle."""
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, study, tabulated
 from dpnotes.random.streams import Streams
 
 RULE = (
@@ -24,8 +24,7 @@ RULE = (
 PARAMETERS = {
     "decision_rule": RULE, "seed": "adaptive_batch.escape",
     # Both in units of the deterministic escape: ln of the ratio of lengths, and steps times eta lambda.
-    "leaves_at": 8.0,
-    "window": 50.0, "ratios": [0.25, 0.5, 0.8, 1.25, 2.0, 4.0], "repeats": Each(100, 400),
+    "leaves_at": 8.0, "window": 50.0, "ratios": [0.25, 0.5, 0.8, 1.25, 2.0, 4.0], "repeats": Each(100, 400),
     "curvatures": Each([0.0125, 0.025, 0.05], [0.003125, 0.00625, 0.0125, 0.025, 0.05]),
     "batches": Each([1, 4], [1, 4, 16]), "curvature": Each(0.05, 0.025),
 }  # fmt: skip
@@ -38,14 +37,20 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"law": law, **row} for law in ("coins", "normal") for row in rows]
 
 
-def points(spec: Spec, cell: Cell) -> list[tuple[int, float]]:
-    """Batch size and step size, in units of 1 / M, of a row: one of the two moves."""
+def points(spec: Spec, cell: Cell) -> list[Cell]:
+    """The points of a row: batch size and step size, in units of 1 / M, of which one moves."""
     lam, batch = cell["curvature"], cell["batch"]
+    about = {"law": cell["law"], "row": f"b = {batch}" if batch else "eta = 1 / M", "curvature": lam}
+    sizes = sorted({1, *(max(1, round(ratio / (2 * lam))) for ratio in spec["ratios"])})
+    pairs = [(size, 1.0) for size in sizes]
     if batch:
-        steps = [2 * batch * lam / ratio for ratio in spec["ratios"]]
-        return [(batch, step) for step in steps if step <= 1]
-    sizes = {max(1, round(ratio / (2 * lam))) for ratio in spec["ratios"]} | {1}
-    return [(size, 1.0) for size in sorted(sizes)]
+        pairs = [(batch, step) for ratio in spec["ratios"] if (step := 2 * batch * lam / ratio) <= 1]
+    return [{**about, "ratio": 2 * size * lam / step, "batch": size, "step_size": step} for size, step in pairs]
+
+
+def num_steps(spec: Spec, point: Cell) -> int:
+    """The number of steps at a point."""
+    return round(spec["window"] / (point["step_size"] * point["curvature"]))
 
 
 def batch_means(law: str, batch: int, streams: Streams, num_steps: int) -> Tensor:
@@ -69,39 +74,30 @@ def factors(means: Tensor, curvature: float, step_size: float) -> Tensor:
     return 1 + step_size * (curvature - (1 - curvature) * means)
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
-    """All runs of a row; a run is a product of random factors."""
-    asked = [(size, step, repeat) for size, step in points(spec, cell) for repeat in range(spec["repeats"])]
-    lengths = {(size, step): round(spec["window"] / (step * cell["curvature"])) for size, step, _ in asked}
+def products(spec: Spec, point: Cell, repeats: range) -> dict[str, Tensor]:
+    """Runs at a point; a run is a product of random factors."""
+    law, lam, size, step = (point[name] for name in ("law", "curvature", "batch", "step_size"))
+    steps = num_steps(spec, point)
+    streams = Streams.of(spec["seed"], [f"{law}/{lam:g}/{size}/{step:g}/{repeat}" for repeat in repeats])
+    logs = factors(batch_means(law, size, streams, steps), lam, step).abs().log().cumsum(1)
+    return {"exponent": logs[:, -1] / steps, "escaped": logs.amax(1) >= spec["leaves_at"]}
 
-    def run(chosen: range) -> dict[str, np.ndarray]:
-        part = [asked[i] for i in chosen]
-        exponents, escaped = np.empty(len(part)), np.empty(len(part), dtype=bool)
-        for size, step in dict.fromkeys(row[:2] for row in part):
-            here = [i for i, row in enumerate(part) if row[:2] == (size, step)]
-            names = [f"{cell['law']}/{cell['curvature']:g}/{size}/{step:g}/{part[i][2]}" for i in here]
-            means = batch_means(cell["law"], size, Streams.of(spec["seed"], names), lengths[size, step])
-            logs = factors(means, cell["curvature"], step).abs().log().cumsum(1)
-            exponents[here] = (logs[:, -1] / lengths[size, step]).numpy()
-            escaped[here] = (logs.amax(1) >= spec["leaves_at"]).numpy()
-        return {"exponent": exponents, "escaped": escaped}
 
-    columns = context.in_chunks(run, len(asked), 8 * 12 * max(lengths.values()))
-    given = columns_of("batch step_size repeat", asked)
-    return {
-        "law": cell["law"], "row": f"b = {cell['batch']}" if cell["batch"] else "eta = 1 / M",
-        "curvature": cell["curvature"], "ratio": 2 * given["batch"] * cell["curvature"] / given["step_size"], **given,
-        **columns,
-    }  # fmt: skip
+@joined
+def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
+    """All runs of a row, point by point."""
+    count = spec["repeats"]
+    for point in points(spec, cell):
+        columns = context.in_chunks(partial(products, spec, point), count, 8 * 12 * num_steps(spec, point))
+        yield {**point, "repeat": range(count), **columns}
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """One row a point: exponent over eta lambda with its standard error, and the fraction that escaped."""
     keys = ["law", "row", "curvature", "batch", "step_size", "ratio"]
-    table = frame.groupby(keys, sort=False).agg(
-        exponent=("exponent", "mean"), standard_error=("exponent", "sem"), escaped=("escaped", "mean")
-    )
-    return table.reset_index()
+    groups = frame.groupby(keys, sort=False)
+    table = groups[["exponent", "escaped"]].mean().assign(standard_error=groups["exponent"].sem())
+    return table.reset_index()[[*keys, "exponent", "standard_error", "escaped"]]
 
 
 @tabulated
@@ -155,22 +151,19 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """
     from scipy.stats import norm
 
-    for cell in cells(spec):
-        lam, row = cell["curvature"], f"b = {cell['batch']}" if cell["batch"] else "eta = 1 / M"
-        for size, step in points(spec, cell):
-            ratio, count = 2 * size * lam / step, spec["repeats"]
-            steps = round(spec["window"] / (step * lam))
-            mean, std = step * lam * (1 - (1.0 if right else 1.5) / ratio), (2 * step * lam / ratio) ** 0.5
-            if cell["law"] == "coins" and size == 1 and step == 1.0:
-                mean, std = np.log(4 * lam) / 2, np.log(1 / lam) / 2
-            height, length = spec["leaves_at"], std * steps**0.5
-            # The second term is of walks that are below the height again at the end.
-            passed = norm.sf((height - mean * steps) / length)
-            passed += np.exp(min(2 * height * mean / std**2, 700)) * norm.sf((height + mean * steps) / length)
-            point = {"law": cell["law"], "row": row, "curvature": lam, "batch": size, "step_size": step, "ratio": ratio}
-            exponent = mean + std / steps**0.5 * generator.standard_normal(count)
-            escaped = generator.random(count) < min(passed, 1.0)
-            yield {**point, "repeat": range(count), "exponent": exponent, "escaped": escaped}
+    height, count = spec["leaves_at"], spec["repeats"]
+    for point in (point for cell in cells(spec) for point in points(spec, cell)):
+        lam, ratio, step, steps = point["curvature"], point["ratio"], point["step_size"], num_steps(spec, point)
+        mean, std = step * lam * (1 - (1.0 if right else 1.5) / ratio), (2 * step * lam / ratio) ** 0.5
+        if point["law"] == "coins" and point["batch"] == 1 and step == 1.0:
+            mean, std = np.log(4 * lam) / 2, np.log(1 / lam) / 2
+        length = std * steps**0.5
+        # The second term is of walks that are below the height again at the end.
+        passed = norm.sf((height - mean * steps) / length)
+        passed += np.exp(min(2 * height * mean / std**2, 700)) * norm.sf((height + mean * steps) / length)
+        exponent = mean + std / steps**0.5 * generator.standard_normal(count)
+        escaped = generator.random(count) < min(passed, 1.0)
+        yield {**point, "repeat": range(count), "exponent": exponent, "escaped": escaped}
 
 
 EXPERIMENT = study(

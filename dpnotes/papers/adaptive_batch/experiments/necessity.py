@@ -26,11 +26,9 @@ RULE = (
 PARAMETERS = {
     "decision_rule": RULE, "seed": "adaptive_batch.necessity: ramps", "dim": 4, "ratio": 12.0, "amplitude": 8.0,
     # Both hold on all of the ramp: its slope is below the threshold, and a window below kappa.
-    "threshold": 6.0,
-    "window": 0.6,
+    "threshold": 6.0, "window": 0.6,
     # Of those that the whole ramp takes, 0.21 B / gamma^2: the errors are those on the ramp.
-    "share": 0.15,
-    "accuracy": Each(0.02, 0.005), "repeats": Each(20, 100),
+    "share": 0.15, "accuracy": Each(0.02, 0.005), "repeats": Each(20, 100),
 }  # fmt: skip
 QUICK, PAPER = profiles("adaptive_batch.necessity", PARAMETERS)
 _PARTS = 8  # of the steps

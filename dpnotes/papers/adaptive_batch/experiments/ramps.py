@@ -342,13 +342,13 @@ def first_stationary(ramps: Ramps, parameters: RampParameters, streams: Streams,
 
     Returns:
       Columns `(runs,)`: reached; used and steps before that point; fresh gradients and perturbations until then; the
-      largest and the root-mean-square error of the estimates until then, and the largest in the first and second half
-      of the steps, over gamma. Runs that did not get there have used NaN.
+      largest and the root-mean-square error of the estimates until then, over gamma. Runs that did not get there have
+      used NaN.
     """
-    runs = len(streams)
-    found: dict[str, Any] = {name: np.zeros(runs) for name in ("fresh", "perturbations", "error", "mean_square")}
-    found |= {"reached": np.zeros(runs, dtype=bool), "used": np.full(runs, np.nan)}
-    found["steps"] = np.full(runs, max_steps)
+    count = len(streams)
+    found: dict[str, Any] = {name: np.zeros(count) for name in ("fresh", "perturbations", "error", "mean_square")}
+    found |= {"reached": np.zeros(count, dtype=bool), "used": np.full(count, np.nan)}
+    found["steps"] = np.full(count, max_steps)
     least = ramps.least_eigenvalue.numpy()
 
     def ended(block: Block) -> NDArray[np.bool_]:
@@ -356,10 +356,8 @@ def first_stationary(ramps: Ramps, parameters: RampParameters, streams: Streams,
         norms = np.linalg.norm(block.gradients, axis=-1)
         hits = norms <= accuracy
         near = hits.nonzero()  # the Hessian is asked for there alone
-        eigenvalues = ramps.take(torch.as_tensor(block.going[near[1]])).smallest_eigenvalue(
-            torch.from_numpy(block.points[near])
-        )
-        hits[near] = eigenvalues.numpy() >= least[block.going[near[1]]]
+        runs, points = block.going[near[1]], torch.from_numpy(block.points[near])
+        hits[near] = ramps.take(torch.as_tensor(runs)).smallest_eigenvalue(points).numpy() >= least[runs]
         hit: NDArray[np.bool_] = np.logical_or.reduce(hits)
         first = np.where(hit, hits.argmax(0), len(hits))
         until = np.arange(len(hits))[:, None] < first

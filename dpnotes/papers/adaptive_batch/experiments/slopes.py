@@ -162,9 +162,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
         streams = Streams.of(spec["seed"], names)
         amplitude = cell["amplitude"] * spec["spread"] ** streams.uniform("instance", 0, 1)[:, 0]
         ramps = Ramps(torch.from_numpy(accuracy), amplitude, cell["dim"])
-        given = parameters(
-            cell["arm"], accuracy, epsilon, cell["dim"], cell["amplitude"] * spec["spread"], largest, spec["ratio"]
-        )
+        size = cell["amplitude"] * spec["spread"]
+        given = parameters(cell["arm"], accuracy, epsilon, cell["dim"], size, largest, spec["ratio"])
         return {"amplitude": amplitude, **first_stationary(ramps, given, streams, spec["max_steps"])}
 
     columns = context.in_chunks(run, len(asked), 8 * 60 * (cell["dim"] + 1))
@@ -243,8 +242,6 @@ _NEXT_ORDER = {
     "spider_sqrt": 0.1, "private": 0.45, "sampling": -1.1, "spider": -0.35, "tree_alone": -0.35,
     "adaptive_alone": -0.35,
 }  # fmt: skip
-
-
 _SCATTER, _SCATTER_OF_LARGEST = 0.02, 0.17
 
 

@@ -1,8 +1,9 @@
 """Two digits of MNIST in the paper's scaling, and Gaussian data to tune on: what its training experiments share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from dpnotes.core import Status
 from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments.sweeps import Rows, columns_of
 from dpnotes.papers.budget_schedules.algorithms import bytes_per_run, private_gradient_descent
 from dpnotes.problems import preprocessing
 from dpnotes.problems.datasets.dataset import Dataset, gaussian_like, keep_classes, subset
@@ -53,10 +55,8 @@ class Sets:
 
     def network(self, places: list[int]) -> TwoLayerNetwork:
         """The network on the training examples of these places, a run each."""
-        inputs, labels = self.train_inputs[places], self.train_labels[places]
-        return TwoLayerNetwork(
-            inputs, labels, self.spec["num_hidden"], len(self.spec["classes"]), self.spec["activation"]
-        )
+        inputs, labels, spec = self.train_inputs[places], self.train_labels[places], self.spec
+        return TwoLayerNetwork(inputs, labels, spec["num_hidden"], len(spec["classes"]), spec["activation"])
 
     def measured(self, problem: TwoLayerNetwork, places: list[int], x: Tensor) -> dict[str, Tensor]:
         """Loss and accuracy on training and test examples, of the network on these places."""
@@ -72,13 +72,14 @@ def _data(spec: Spec, stage: str, num_examples: int, repeat: int) -> Dataset:
         seed = f"{spec['seed']}/auxiliary/{repeat}"
         data = gaussian_like(num_examples, spec["num_components"], len(spec["classes"]), seed)
     else:
-        data = subset(_mnist(tuple(spec["classes"])), num_examples, f"{spec['seed']}/{repeat}")
+        data = subset(mnist(tuple(spec["classes"])), num_examples, f"{spec['seed']}/{repeat}")
     return preprocessing.projected(data, spec["num_components"], spec["max_norm"])
 
 
 @cache
-def _mnist(classes: tuple[int, ...]) -> Dataset:
-    return keep_classes(load_mnist(), classes)
+def mnist(classes: tuple[int, ...] = ()) -> Dataset:
+    """MNIST, or the images of some of its digits."""
+    return keep_classes(load_mnist(), classes) if classes else load_mnist()
 
 
 def in_parts(count: int, together: int) -> list[list[int]]:
@@ -95,42 +96,76 @@ def tuning_cells(spec: Spec) -> list[Cell]:
     return [{"stage": "tune", "repeats": list(range(spec["auxiliary_repeats"]))}]
 
 
-def loss_of_finished(frame: pd.DataFrame) -> pd.Series:
-    """Training losses, infinite where a run did not finish."""
-    return frame["train_loss"].where(frame["finished"] & np.isfinite(frame["train_loss"]), np.inf)
+def _lost(frame: pd.DataFrame) -> pd.Series:
+    return ~frame["finished"] | ~np.isfinite(frame["train_loss"])
+
+
+def best(frame: pd.DataFrame, *names: str) -> Any:
+    """The values of some columns with the lowest mean training loss, which is infinite where a run did not finish."""
+    return frame["train_loss"].mask(_lost(frame), np.inf).groupby([frame[name] for name in names]).mean().idxmin()
 
 
 def unfinished(frame: pd.DataFrame) -> Decision | None:
     """The decision where a run did not finish."""
-    lost = int((~frame["finished"] | ~np.isfinite(frame["train_loss"])).sum())
+    lost = int(_lost(frame).sum())
     return Decision("undecided", f"{lost} of {len(frame)} runs did not finish") if lost else None
 
 
+# From a network a run, the run's plan, and the keys of its streams, to its last point and whether it finished.
+Descend = Callable[[TwoLayerNetwork, list[Any], list[str]], tuple[Tensor, Tensor]]
+
+
+def descent(spec: Spec, momentum: float = 0.0) -> Descend:
+    """Private gradient descent, where a plan is a schedule."""
+
+    def descend(problem: TwoLayerNetwork, schedules: list[Any], keys: list[str]) -> tuple[Tensor, Tensor]:
+        streams = Streams.of(spec["seed"], keys, problem.inputs.device)
+        runs = private_gradient_descent(
+            problem, schedules, problem.initial(streams), streams, clip=spec["clip"], step_size=spec["step_size"],
+            delta=spec["delta"], momentum=momentum,
+        )  # fmt: skip
+        return runs.x, runs.state.status == Status.FINISHED
+
+    return descend
+
+
 def trained(
-    spec: Spec, sets: Sets, names: list[str], rows: list[Any], context: Context, momentum: float = 0.0
+    sets: Sets, cell: Cell, names: str, plans: list[Any], context: Context, descend: Descend, size: str = ""
 ) -> dict[str, np.ndarray]:
-    """Columns of runs of private gradient descent, as one program; the runs of a place share start and noise.
+    """Columns of every plan on the training set of each repeat, as one program; a repeat's runs share start and noise.
 
     Args:
-      spec: with clip, step size and delta.
-      sets: the data of all places.
-      names: of the places, for their keys.
-      rows: one a run, which begins with its place and ends with its schedule.
+      sets: the data of the cell's repeats.
+      cell: with `stage` and `repeats`.
+      names: of the columns that a plan begins with.
+      plans: what stands in these columns, then what `descend` takes.
       context: of the cell.
-      momentum: of the descent.
+      descend: see there.
+      size: of the training set, for keys that have it.
     """
+    rows = [*product(range(len(cell["repeats"])), plans)]
+    keys = [f"{cell['stage']}/{size}{repeat}" for repeat in cell["repeats"]]
 
     def run(chosen: range) -> dict[str, Tensor]:
         places = [rows[i][0] for i in chosen]
         problem = sets.network(places)
-        streams = Streams.of(spec["seed"], [names[place] for place in places], context.device)
-        runs = private_gradient_descent(
-            problem, [rows[i][-1] for i in chosen], problem.initial(streams), streams, clip=spec["clip"],
-            step_size=spec["step_size"], delta=spec["delta"], momentum=momentum,
-        )  # fmt: skip
-        return {**sets.measured(problem, places, runs.x), "finished": runs.state.status == Status.FINISHED}
+        x, finished = descend(problem, [rows[i][1][-1] for i in chosen], [keys[place] for place in places])
+        return {**sets.measured(problem, places, x), "finished": finished}
 
-    return context.in_chunks(run, len(rows), bytes_per_run(sets.network([0])))
+    columns = context.in_chunks(run, len(rows), bytes_per_run(sets.network([0])))
+    given = columns_of(f"repeat {names}", [(cell["repeats"][place], *plan) for place, plan in rows])
+    return {"stage": cell["stage"], **given, **columns}
+
+
+def simulated_pair(
+    generator: np.random.Generator, repeats: int, kind: str, spread: float, gain: float, scatter: float
+) -> Rows:
+    """Losses around 0.15 under the uniform schedule, and under another one with this gain; both scatter."""
+    level = 0.15 + spread * generator.standard_normal(repeats)
+    gained = gain + scatter * generator.standard_normal(repeats)
+    for schedule, loss in (("uniform", level), (kind, level - gained)):
+        about = {"stage": "main", "schedule": schedule, "finished": True}
+        yield {**about, "repeat": range(repeats), "train_loss": loss, "test_accuracy": 1 - loss}
 
 
 def shown(values: tuple[float, float, float]) -> str:

@@ -1,7 +1,6 @@
 """Figure 1, left: how much the noise of each step counts in the end, estimated by retraining."""
 
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,7 @@ from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.problems import preprocessing
-from dpnotes.problems.datasets.dataset import Dataset, subset
-from dpnotes.problems.datasets.mnist import load_mnist
+from dpnotes.problems.datasets.dataset import subset
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 from dpnotes.util.states import flatten, restore
@@ -81,7 +79,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     sigma_t^2. The added noise is as large as the step's own and used with both signs, which cancels the linear part
     of the change. What happens before step t is not touched by it, so retraining starts there.
     """
-    data = subset(_mnist(), spec["num_examples"], spec["seed"])
+    data = subset(digits.mnist(), spec["num_examples"], spec["seed"])
     data = preprocessing.projected(data, spec["num_components"], cell["max_norm"]).to(context.device)
     inputs, labels = data.train_inputs, data.train_labels
     problem = TwoLayerNetwork(inputs, labels, spec["num_hidden"], data.num_classes, spec["activation"])
@@ -126,11 +124,6 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@cache
-def _mnist() -> Dataset:
-    return load_mnist()
-
-
 @tabulated
 def summary(frame: pd.DataFrame) -> Rows:
     """One row a reading, with its verdict by the rule.
@@ -148,17 +141,18 @@ def summary(frame: pd.DataFrame) -> Rows:
     for reading, part in readings:
         table = part.pivot(index="repeat", columns="step", values="influence")
         steps, mean, error = table.columns.to_numpy(dtype=np.float64), table.mean().to_numpy(), table.sem().to_numpy()
-        row = {**dict(zip(READING, reading, strict=True)), "first": mean[0], "last": mean[-1]}
-        row |= {"lowest_z": (mean / error).min(), "below": below}
-        row["above"] = float(stats.t.isf(LEVEL / len(steps), freedom))
         resampled = table.to_numpy()[generator.integers(len(table), size=(1000, len(table)))].mean(1)
         slopes, fits = _exponentials(steps, np.vstack([mean, resampled]))
         straight = _lines(steps, np.vstack([mean, resampled]))[1]
-        row |= {"slope": slopes[0], "r_squared": fits[0], "r_squared_linear": straight[0]}
         finite = slopes[1:][np.isfinite(slopes[1:])]
-        row["low"], row["high"] = np.quantile(finite, [0.025, 0.975]) if np.isfinite(slopes[0]) else (np.nan, np.nan)
-        # A resample with an influence below 0 is none that an exponential fits.
-        row["exponential"] = float((np.nan_to_num(fits[1:], nan=-np.inf) > straight[1:]).mean())
+        low, high = np.quantile(finite, [0.025, 0.975]) if np.isfinite(slopes[0]) else (np.nan, np.nan)
+        row = {
+            **dict(zip(READING, reading, strict=True)), "first": mean[0], "last": mean[-1],
+            "lowest_z": (mean / error).min(), "below": below, "above": float(stats.t.isf(LEVEL / len(steps), freedom)),
+            "slope": slopes[0], "r_squared": fits[0], "r_squared_linear": straight[0], "low": low, "high": high,
+            # A resample with an influence below 0 is none that an exponential fits.
+            "exponential": float((np.nan_to_num(fits[1:], nan=-np.inf) > straight[1:]).mean()),
+        }  # fmt: skip
         yield row | {"verdict": _verdict(row)}
 
 

@@ -1,12 +1,13 @@
 """Figure 1, middle and right: exponential against uniform schedules on MNIST35, over training sizes."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, mean_interval, profiles, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, grid, mean_interval, profiles, study, tabulated
 from dpnotes.papers.budget_schedules.experiments import digits, figures
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, uniform
@@ -37,7 +38,6 @@ PARAMETERS = {
     "repeats_of_all_steps": Each(4, 20), "repeats_a_cell": Each(4, 20), "auxiliary_repeats": Each(1, 3),
 }  # fmt: skip
 QUICK, PAPER = profiles("budget_schedules.mnist35", PARAMETERS)
-KEYS = ["schedule", "rate", "num_steps"]
 
 
 def tuning_cells(spec: Spec) -> list[Cell]:
@@ -67,49 +67,36 @@ def main_cells(spec: Spec, frame: pd.DataFrame) -> list[Cell]:
 def choose(frame: pd.DataFrame, num_examples: int) -> Cell:
     """For each kind of schedule, the rate and number of steps with the lowest mean training loss on auxiliary data."""
     tuned = frame[(frame["stage"] == "tune") & (frame["num_examples"] == num_examples)]
-    losses = digits.loss_of_finished(tuned).groupby([tuned[key] for key in KEYS]).mean()
-    return {
-        kind: {"rate": float(best[1]), "num_steps": int(best[2])}
-        for kind in ("uniform", "exponential")
-        for best in [losses[losses.index.get_level_values("schedule") == kind].idxmin()]
-    }
+    chosen = {}
+    for kind in ("uniform", "exponential"):
+        rate, num_steps = digits.best(tuned[tuned["schedule"] == kind], "rate", "num_steps")
+        chosen[kind] = {"rate": float(rate), "num_steps": int(num_steps)}
+    return chosen
 
 
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Every schedule on the training set of each repeat, as one program; a repeat's runs share noise and start."""
     tuning = cell["stage"] == "tune"
     rho = epsilon_to_rho(spec["epsilon"], spec["delta"], spec["conversion"])
-    plans, at = _plans(spec, cell, rho), cell.get("chosen", {})
     sets = digits.Sets.of(spec, cell["stage"], cell["num_examples"], cell["repeats"], context.device)
-    rows = [(place, *plan) for place in range(len(cell["repeats"])) for plan in plans]
-    names = [f"{cell['stage']}/{cell['num_examples']}/{repeat}" for repeat in cell["repeats"]]
-    columns = digits.trained(spec, sets, names, rows, context)
+    names, size = "schedule rate num_steps chosen", f"{cell['num_examples']}/"
+    columns = digits.trained(sets, cell, names, _plans(spec, cell, rho), context, digits.descent(spec), size)
     if not tuning:
-        context.record_spent(rho=rho, runs=len(rows), **digits.SPENT)
-    given = [
-        (cell["repeats"][place], kind, rate, plan.num_steps, not tuning and at[kind]["num_steps"] == plan.num_steps)
-        for place, kind, rate, plan in rows
-    ]
-    return {
-        "stage": cell["stage"], "all_steps": tuning or cell["all_steps"], "num_examples": cell["num_examples"],
-        **columns_of("repeat schedule rate num_steps chosen", given), **columns,
-    }  # fmt: skip
+        context.record_spent(rho=rho, runs=len(columns["repeat"]), **digits.SPENT)
+    return {**columns, "all_steps": tuning or cell["all_steps"], "num_examples": cell["num_examples"]}
 
 
-def _plans(spec: Spec, cell: Cell, rho: float) -> list[tuple[str, float, NoiseSchedule]]:
+def _plans(spec: Spec, cell: Cell, rho: float) -> list[tuple[str, float, int, bool, NoiseSchedule]]:
     """The schedules of a cell: all in tuning, else those of the chosen rate, at all numbers of steps or the chosen."""
-    tuning = cell["stage"] == "tune"
-    chosen = {} if tuning else cell["chosen"]
-    rates = spec["rates"] if tuning else [chosen["exponential"]["rate"]]
-    return [
-        plan
-        for num_steps in spec["num_steps"]
-        for plan in (
-            ("uniform", 1.0, uniform(rho, num_steps)),
-            *(("exponential", rate, exponential(rate, rho, num_steps)) for rate in rates),
-        )
-        if tuning or cell["all_steps"] or chosen[plan[0]]["num_steps"] == num_steps
-    ]
+    tuning, found = cell["stage"] == "tune", []
+    rates = spec["rates"] if tuning else [cell["chosen"]["exponential"]["rate"]]
+    for num_steps, rate in product(spec["num_steps"], [1.0, *rates]):
+        kind = "uniform" if rate == 1 else "exponential"
+        schedule = uniform(rho, num_steps) if rate == 1 else exponential(rate, rho, num_steps)
+        chosen = not tuning and cell["chosen"][kind]["num_steps"] == num_steps
+        if tuning or cell["all_steps"] or chosen:
+            found.append((kind, rate, num_steps, chosen, schedule))
+    return found
 
 
 @tabulated
@@ -138,8 +125,7 @@ def _picked(part: pd.DataFrame, choice: str) -> pd.DataFrame:
         return part[part["chosen"]]
     part = part[part["all_steps"]]
     choosing, reporting = part[part["repeat"] % 2 == 0], part[part["repeat"] % 2 == 1]
-    num_steps = digits.loss_of_finished(choosing).groupby(choosing["num_steps"]).mean().idxmin()
-    return reporting[reporting["num_steps"] == num_steps]
+    return reporting[reporting["num_steps"] == digits.best(choosing, "num_steps")]
 
 
 def slopes(frame: pd.DataFrame) -> np.ndarray:

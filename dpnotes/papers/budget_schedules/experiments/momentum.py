@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, joined, mean_interval, profiles, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, joined, mean_interval, profiles, study, tabulated
 from dpnotes.papers.budget_schedules.algorithms import momentum_schedule
 from dpnotes.papers.budget_schedules.experiments import digits
 from dpnotes.papers.budget_schedules.experiments.digits import tuning_cells
@@ -43,7 +43,7 @@ def main_cells(spec: Spec, frame: pd.DataFrame) -> list[Cell]:
 def choose(frame: pd.DataFrame, momentum: float) -> float:
     """The gamma whose schedule has the lowest mean training loss on auxiliary data."""
     tuned = frame[(frame["stage"] == "tune") & (frame["momentum"] == momentum) & (frame["schedule"] == "dynamic")]
-    return float(digits.loss_of_finished(tuned).groupby(tuned["gamma"]).mean().idxmin())
+    return float(digits.best(tuned, "gamma"))
 
 
 @joined
@@ -52,17 +52,14 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
     tuning = cell["stage"] == "tune"
     rho = epsilon_to_rho(spec["epsilon"], spec["delta"], spec["conversion"])
     sets = digits.Sets.of(spec, cell["stage"], spec["num_examples"], cell["repeats"], context.device)
-    names = [f"{cell['stage']}/{repeat}" for repeat in cell["repeats"]]
     for number, momentum in enumerate(spec["momenta"]):
         gammas = spec["gammas"] if tuning else [cell["gammas"][number]]
         plans = [("uniform", 1.0, uniform(rho, spec["num_steps"]))]
         plans += [("dynamic", gamma, plan(momentum, gamma, rho, spec["num_steps"])) for gamma in gammas]
-        rows = [(place, *one) for place in range(len(names)) for one in plans]
-        columns = digits.trained(spec, sets, names, rows, context, momentum)
-        given = [(momentum, cell["repeats"][place], kind, gamma) for place, kind, gamma, _ in rows]
+        columns = digits.trained(sets, cell, "schedule gamma", plans, context, digits.descent(spec, momentum))
         if not tuning:
-            context.record_spent(rho=rho, runs=len(rows), **digits.SPENT)
-        yield {"stage": cell["stage"], **columns_of("momentum repeat schedule gamma", given), **columns}
+            context.record_spent(rho=rho, runs=len(columns["repeat"]), **digits.SPENT)
+        yield {"momentum": momentum, **columns}
 
 
 def gains(frame: pd.DataFrame, metric: str = "train_loss") -> pd.DataFrame:
@@ -114,11 +111,9 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     small = spec["num_hidden"] < 1000
     gain, scatter = (0.0124, 0.0042) if small else (0.0078, 0.0018)
     for momentum in spec["momenta"]:
-        level = 0.15 + 0.013 * generator.standard_normal(spec["repeats"])
-        gained = (gain / 2 if momentum and right else gain) + scatter * generator.standard_normal(spec["repeats"])
-        for kind, loss in (("uniform", level), ("dynamic", level - gained)):
-            about = {"stage": "main", "momentum": momentum, "schedule": kind, "finished": True}
-            yield {**about, "repeat": range(len(loss)), "train_loss": loss, "test_accuracy": 1 - loss}
+        mean = gain / 2 if momentum and right else gain
+        for rows in digits.simulated_pair(generator, spec["repeats"], "dynamic", 0.013, mean, scatter):
+            yield {**rows, "momentum": momentum}
 
 
 EXPERIMENT = study(

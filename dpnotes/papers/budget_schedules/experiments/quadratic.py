@@ -213,15 +213,12 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """The law of the runs itself; by the rival Theorem 4.5's runs end where uniform ones of other noise do."""
     for size in spec["num_examples"]:
         curvature, mean, root, facts = _exact(spec.json, size)
-
-        def risks(curvature=curvature, mean=mean, root=root) -> np.ndarray:
-            noise = generator.standard_normal((spec["repeats"], *mean.shape))
-            points = mean + np.einsum("jsk,rjk->rjs", root, noise)
-            return np.einsum("j,rjs->rs", curvature, points**2) / 2
-
-        risk = risks()
+        risk, *other = (
+            np.einsum("j,rjs->rs", curvature, (mean + np.einsum("jsk,rjk->rjs", root, noise)) ** 2) / 2
+            for noise in generator.standard_normal((1 if right else 2, spec["repeats"], *mean.shape))
+        )
         if not right:
-            risk[:, SCHEDULES.index("Theorem 4.5")] = risks()[:, SCHEDULES.index("uniform")]
+            risk[:, SCHEDULES.index("Theorem 4.5")] = other[0][:, SCHEDULES.index("uniform")]
         for place, name in enumerate(SCHEDULES):
             about = {"num_examples": size, "schedule": name, **{key: values[place] for key, values in facts.items()}}
             yield {**about, "repeat": range(len(risk)), "excess_risk": risk[:, place], "finished": True}

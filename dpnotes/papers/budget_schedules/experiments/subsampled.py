@@ -1,7 +1,7 @@
 """Section 4.3, trained: an exponential against a uniform schedule where every step sees a random batch."""
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,10 @@ from torch import Tensor
 
 from dpnotes.core import Relation, Sampling, Status
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
-from dpnotes.experiments.sweeps import Each, Rows, columns_of, mean_interval, profiles, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, mean_interval, profiles, study, tabulated
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.papers.budget_schedules.algorithms import bytes_per_run
 from dpnotes.papers.budget_schedules.experiments import digits
 from dpnotes.papers.budget_schedules.experiments.digits import tuning_cells
 from dpnotes.privacy.accounting import account
@@ -43,7 +42,7 @@ QUICK, PAPER = profiles("budget_schedules.subsampled", PARAMETERS, quick={"num_h
 def main_cells(spec: Spec, frame: pd.DataFrame) -> list[Cell]:
     """Second stage: the private data, each cell carrying the rate that the auxiliary data chose."""
     tuned = frame[(frame["stage"] == "tune") & (frame["schedule"] == "exponential")]
-    rate = float(digits.loss_of_finished(tuned).groupby(tuned["rate"]).mean().idxmin())
+    rate = float(digits.best(tuned, "rate"))
     parts = digits.in_parts(spec["repeats"], spec["repeats_a_cell"])
     return [{"stage": "main", "repeats": repeats, "rate": rate} for repeats in parts]
 
@@ -69,7 +68,7 @@ def released(levels: Sequence[float] | np.ndarray, sampling_rate: float) -> list
     return [Event(float(level), Relation.ZERO_OUT, sampling) for level in levels]
 
 
-def train(spec: Spec, problem: TwoLayerNetwork, levels: np.ndarray, names: list[str]) -> tuple[Tensor, Tensor]:
+def train(spec: Spec, problem: TwoLayerNetwork, levels: Any, names: list[str]) -> tuple[Tensor, Tensor]:
     """The end of descent, each step with its own noise, `levels` being `(runs, steps)`; and which runs finished.
 
     An oracle of random batches has one level of noise, so each step has an oracle, and draws, of its own. Descent
@@ -78,13 +77,12 @@ def train(spec: Spec, problem: TwoLayerNetwork, levels: np.ndarray, names: list[
     method, device = Descent(spec["step_size"]), problem.inputs.device
     sampling = Sampling.poisson(spec["sampling_rate"])
     sensitivity = spec["clip"] / (spec["sampling_rate"] * spec["num_examples"])
-    stds = torch.as_tensor(levels * sensitivity, dtype=torch.float64, device=device)
+    stds = torch.as_tensor(np.array(levels) * sensitivity, dtype=torch.float64, device=device)
     x = problem.initial(Streams.of(spec["seed"], names, device))
     finished = torch.ones(len(names), dtype=torch.bool, device=device)
     for step in range(spec["num_steps"]):
-        oracle = MinibatchGradient(
-            problem, sampling, stds[:, step].clone(), spec["clip"], 1, Relation.ZERO_OUT, clipped=True
-        )
+        std = stds[:, step].clone()
+        oracle = MinibatchGradient(problem, sampling, std, spec["clip"], 1, Relation.ZERO_OUT, clipped=True)
         streams = Streams.of(spec["seed"], [f"{name}/step {step}" for name in names], device)
         state = drive(method, oracle, method.init(x, oracle), streams, 1)
         x, finished = state.x, finished & (state.status == Status.OK)
@@ -98,25 +96,14 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     budget = [spec[name] for name in ("num_steps", "sampling_rate", "epsilon", "delta")]
     of_rate = {rate: multipliers(rate, *budget) for rate in rates}
     sets = digits.Sets.of(spec, cell["stage"], spec["num_examples"], cell["repeats"], context.device)
-    names = [f"{cell['stage']}/{repeat}" for repeat in cell["repeats"]]
-    rows = [(place, rate) for place in range(len(names)) for rate in rates]
-
-    def run(chosen: range) -> dict[str, Tensor]:
-        places = [rows[i][0] for i in chosen]
-        problem, levels = sets.network(places), np.array([of_rate[rows[i][1]] for i in chosen])
-        x, finished = train(spec, problem, levels, [names[place] for place in places])
-        return {**sets.measured(problem, places, x), "finished": finished}
-
-    columns = context.in_chunks(run, len(rows), bytes_per_run(sets.network([0])))
-    if not tuning:
-        for rate in rates:
-            claim = account(released(of_rate[rate], spec["sampling_rate"]), spec["delta"], "RDP")
-            sampling = f"poisson {spec['sampling_rate']:g}, which the rho does not count"
-            spent = {"rho": sum(0.5 / level**2 for level in of_rate[rate]), "sampling": sampling, **digits.SPENT}
-            context.record_spent(epsilon=claim.epsilon, delta=spec["delta"], runs=len(names), **spent)
+    for levels in of_rate.values() if not tuning else ():
+        claim = account(released(levels, spec["sampling_rate"]), spec["delta"], "RDP")
+        sampling = f"poisson {spec['sampling_rate']:g}, which the rho does not count"
+        spent = {"rho": sum(0.5 / level**2 for level in levels), "sampling": sampling, **digits.SPENT}
+        context.record_spent(epsilon=claim.epsilon, delta=spec["delta"], runs=len(cell["repeats"]), **spent)
     kinds = {rate: "uniform" if rate == 1 else "exponential" for rate in rates}
-    given = [(cell["repeats"][place], kinds[rate], rate, of_rate[rate][-1]) for place, rate in rows]
-    return {"stage": cell["stage"], **columns_of("repeat schedule rate last_multiplier", given), **columns}
+    plans = [(kinds[rate], rate, levels[-1], levels) for rate, levels in of_rate.items()]
+    return digits.trained(sets, cell, "schedule rate last_multiplier", plans, context, partial(train, spec))
 
 
 @tabulated
@@ -149,12 +136,9 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 @tabulated
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Half the gain that a pilot of 8 repeats found, or none; its paired scatter."""
-    gain, scatter = 0.0016, 0.0012
-    level = 0.15 + 0.01 * generator.standard_normal(spec["repeats"])
-    gained = gain * right + scatter * generator.standard_normal(spec["repeats"])
-    for kind, rate, loss in (("uniform", 1.0, level), ("exponential", 0.98, level - gained)):
-        about = {"stage": "main", "schedule": kind, "rate": rate, "finished": True}
-        yield {**about, "repeat": range(len(loss)), "train_loss": loss, "test_accuracy": 1 - loss}
+    gain, scatter = 0.0016 * right, 0.0012
+    for rows in digits.simulated_pair(generator, spec["repeats"], "exponential", 0.01, gain, scatter):
+        yield {**rows, "rate": 1.0 if rows["schedule"] == "uniform" else 0.98}
 
 
 EXPERIMENT = study(

@@ -1,5 +1,6 @@
 """The norm that is reached against n, d and epsilon: one pass and many, variance-reduced and plain."""
 
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -7,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from dpnotes.experiments import FLOAT64, Cell, Context, Decision, Spec
-from dpnotes.experiments.fits import Slope, fitted
 from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, columns_of, profiles, study, tabulated
 from dpnotes.measure.goldstein import mean_gradient
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, multi_pass, plain, single_pass
@@ -32,8 +32,7 @@ PARAMETERS = {
     # Of the examples that a run of one pass draws from, over those that it uses: nearly fresh data in every run.
     "pool": 8,
     # Shares are moves over radius / sqrt(d). Above 1/2 the period is 1: a variance-reduced oracle is the plain one.
-    "probes": 4,
-    "repeats": Each(8, 12), "test_examples": Each(2000, 4000),
+    "probes": 4, "repeats": Each(8, 12), "test_examples": Each(2000, 4000),
     "one": {
         "dims": Each([10, 50], [10, 30, 100]), "num_examples": Each([500, 2000], [2000, 8000]),
         "epsilons": Each([4.0], [1.0, 4.0]),
@@ -53,7 +52,7 @@ _CHANCES = {
 QUICK, PAPER = profiles("goldstein.complexity", PARAMETERS, quick={"chances": _CHANCES})
 KEYS = ["passes", "dim", "num_examples", "epsilon"]
 METHODS = ("variance_reduced", "plain")
-_LARGE, _DIAMETERS = 0.1, 3
+_LARGE = 0.1
 
 
 def cells(spec: Spec) -> list[Cell]:
@@ -78,15 +77,14 @@ def parameters(spec: Spec, cell: Cell, num_examples: int, epsilon: float) -> Gol
       (1330, 2, 7, 1)
     """
     dim, radius, many = cell["dim"], spec["radius"], cell["passes"] == "many"
-    given: dict[str, Any] = {
-        "radius": radius, "lipschitz": 1.0, "initial_gap": valleys.INITIAL_GAP, "order": "first", "directions": 1,
-        "largest_move": min(cell["share"] / dim**0.5, 1.0) * radius,
-    }  # fmt: skip
-    if many:
-        given["num_steps"] = spec["many"]["num_steps"]
+    steps: dict[str, Any] = {"num_steps": spec["many"]["num_steps"]} if many else {}
+    build = multi_pass if many else single_pass
     if cell["method"] == "plain":
-        return plain(num_examples, dim, epsilon, valleys.DELTA, passes=cell["passes"], **given)
-    return (multi_pass if many else single_pass)(num_examples, dim, epsilon, valleys.DELTA, **given)
+        build = partial(plain, passes=cell["passes"])
+    return build(
+        num_examples, dim, epsilon, valleys.DELTA, radius=radius, lipschitz=1.0, initial_gap=valleys.INITIAL_GAP,
+        order="first", directions=1, largest_move=min(cell["share"] / dim**0.5, 1.0) * radius, **steps,
+    )  # fmt: skip
 
 
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
@@ -147,28 +145,6 @@ def comparisons(frame: pd.DataFrame) -> pd.DataFrame:
     lower, upper = np.minimum(reduced, control).to_numpy(), np.maximum(reduced, control).to_numpy()
     says = (found["passes"] == "many") | (found["epsilon"] >= 1) | (lower >= found["dim"] ** -0.5)
     return found.assign(judged=says & (upper >= _LARGE), standard_errors=found["difference"] / found["error"])
-
-
-def slopes(frame: pd.DataFrame, knob: str) -> dict[tuple[str, str, float], Slope]:
-    """Exponents of the norm in n at the largest d, or in d at the largest n, by passes, method and epsilon.
-
-    Only where a run could go through the region three times, and the norm is not below what counts as stationary.
-
-    Args:
-      frame: of all cells.
-      knob: "num_examples" or "dim".
-    """
-    rows, other = reached(frame), {"num_examples": "dim", "dim": "num_examples"}[knob]
-    found = {}
-    for (passes, method, epsilon), part in rows.groupby(["passes", "method", "epsilon"]):
-        part = part[part[other] == part[other].max()]
-        means = part.groupby(knob)[["norm", "diameters"]].mean()
-        kept = means.index[(means["diameters"] >= _DIAMETERS) & (means["norm"] >= _LARGE)]
-        if len(kept) > 1:
-            # The theorem bounds the mean norm, so that is what is fitted, by the bootstrap over repeats.
-            rest = part[part[knob].isin(kept)].assign(norm=part["norm"].clip(lower=1e-3))
-            found[str(passes), str(method), float(epsilon)] = fitted(rest, knob, "norm")
-    return found
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:

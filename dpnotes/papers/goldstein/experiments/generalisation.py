@@ -36,8 +36,7 @@ RULE = (
 PARAMETERS = {
     "decision_rule": RULE, "seed": "goldstein.generalisation: gaps",
     # Of robust phase retrieval: examples of the population, noise of the targets, alpha, and what is done with points.
-    "population": 4096,
-    "noise_std": 0.1, "radius": 0.3, "points": 16, "steps": 30, "step_size": 1.0,
+    "population": 4096, "noise_std": 0.1, "radius": 0.3, "points": 16, "steps": 30, "step_size": 1.0,
     # By resampling data sets of other seeds, with their means put to a law: 300 times this one, 100 times each rival.
     "chances": {
         "smoothed gaps as n^(-1/2)": "reproduced 1", "Goldstein norms of the cells converge": "not reproduced 1",

@@ -1,6 +1,6 @@
 """A ReLU network on MNIST, trained over many passes: variance-reduced and plain at the same guarantee."""
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -32,8 +32,7 @@ RULE = (
 PARAMETERS = {
     "decision_rule": RULE, "seed": "goldstein.mnist: logarithms", "radius": 0.25, "clip": 1.0, "initial_gap": 2.0,
     # At the usual start all weights are small, and it is stationary.
-    "start_scale": 4.0,
-    "probes": 4,
+    "start_scale": 4.0, "probes": 4,
     # By 20,000 draws, normal and resampled, from 10 repeats with other seeds; then with means of 0.
     "chances": Each(
         {
@@ -64,33 +63,27 @@ def parameters(spec: Spec, method: str, dim: int) -> GoldsteinParameters:
       >>> [(p.period, p.window) for p in (parameters(QUICK, method, 314) for method in METHODS)]
       [(2, 39), (1, 3)]
     """
-    given: dict[str, Any] = {
-        "radius": spec["radius"], "lipschitz": spec["clip"], "initial_gap": spec["initial_gap"], "order": "first",
-        "directions": 1, "largest_move": spec["shares"][method] * spec["radius"] / dim**0.5,
-        "num_steps": spec["num_steps"],
-    }  # fmt: skip
-    if method == "plain":
-        return plain(spec["num_examples"], dim, spec["epsilon"], valleys.DELTA, passes="many", **given)
-    return multi_pass(spec["num_examples"], dim, spec["epsilon"], valleys.DELTA, **given)
+    build = partial(plain, passes="many") if method == "plain" else multi_pass
+    return build(
+        spec["num_examples"], dim, spec["epsilon"], valleys.DELTA, radius=spec["radius"], lipschitz=spec["clip"],
+        initial_gap=spec["initial_gap"], order="first", directions=1, num_steps=spec["num_steps"],
+        largest_move=spec["shares"][method] * spec["radius"] / dim**0.5,
+    )  # fmt: skip
 
 
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """One run; both methods have the same examples and start."""
     every, name = _pooled(tuple(spec["classes"]), spec["pool"]), f"{spec['seed']}/{cell['repeat']}"
     data = subset(every, spec["num_examples"], name)
-    network = TwoLayerNetwork(
-        data.train_inputs, data.train_labels, spec["num_hidden"], len(spec["classes"]), activation="relu"
-    )
+    network = TwoLayerNetwork(data.train_inputs, data.train_labels, spec["num_hidden"], len(spec["classes"]), "relu")
     streams = Streams.of(spec["seed"], [f"{cell['repeat']}"])
     given, start = parameters(spec, cell["method"], network.dim), spec["start_scale"] * network.initial(streams)
     found = valleys.windows(network, [given], start, streams, spec["probes"])
     averages = torch.cat([start, found.averages[0]])
     train = network.evaluate(averages, network.inputs, network.labels)
     test = network.evaluate(averages, data.test_inputs, data.test_labels)
-    names = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
-    norms = [
-        valleys.mean_norms(mean_gradient(network), point[None, None], streams, 2 * spec["radius"]) for point in averages
-    ]
+    names, gradient = ("train_loss", "train_accuracy", "test_loss", "test_accuracy"), mean_gradient(network)
+    norms = [valleys.mean_norms(gradient, point[None, None], streams, 2 * spec["radius"]) for point in averages]
     spent = {"mechanism": "gaussian", "relation": "replace-one", "data": "mnist", "shared_noise": True}
     context.record_spent(rho=given.budget, epsilon=spec["epsilon"], delta=valleys.DELTA, **spent)
     return {

@@ -127,9 +127,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
     about = {name: cell[name] for name in ("loss", "dim", "move", "directions")}
     for ratio in cell["ratios"]:
         directions = round(ratio * dim)
-        samples = SmoothedSamples(
-            given.problem, 1.0, directions, independent=cell["directions"] == "independent", clipped=False
-        )
+        independent = cell["directions"] == "independent"
+        samples = SmoothedSamples(given.problem, 1.0, directions, independent=independent, clipped=False)
 
         def run(repeats: range, samples: SmoothedSamples = samples) -> dict[str, Tensor]:
             place = f"{cell['loss']}/{dim}/{samples.directions}/{move}/{cell['directions']}"
@@ -191,28 +190,24 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     linear = frame[(frame["loss"] == "linear") & (frame["move"] == 0)]
     shares = linear["error"] ** 2 * linear["num_directions"] / (linear["dim"] - 1)
     share = Estimated(float(shares.mean()), float(shares.sem()))
-    facts = "; ".join(
-        f"{name}, {what} in {knob}: {fit} for {EXPECTED[what, knob]:g}" for (name, what, knob), fit in found.items()
+    words, wrong, met = [], above > 4, abs(share.off(1.0)) <= 4
+    for (name, what, knob), fit in found.items():
+        expected = EXPECTED[what, knob]
+        words.append(f"{name}, {what} in {knob}: {fit} for {expected:g}")
+        met &= abs(fit.value - expected) <= 0.05 and fit.standard_error <= 0.0125
+        wrong |= (what, knob) == ("estimate", "dim") and fit.off(0.25) > 4
+        wrong |= (what, knob) == ("common", "move") and fit.off(0.5) < -4
+    words.append(
+        f"errors are above the bound by {above:.1f} standard errors at most, and the squared ones of the linear loss "
+        f"over their expectation are {share}"
     )
-    facts += (
-        f"; errors are above the bound by {above:.1f} standard errors at most, and the squared ones of the linear "
-        f"loss over their expectation are {share}"
-    )
-    wrong = any(fit.off(0.25) > 4 for (_, *which), fit in found.items() if which == ["estimate", "dim"])
-    wrong |= any(fit.off(0.5) < -4 for (_, *which), fit in found.items() if which == ["common", "move"])
-    met = all(
-        abs(fit.value - EXPECTED[what, knob]) <= 0.05 and fit.standard_error <= 0.0125
-        for (_, what, knob), fit in found.items()
-    )
-    return Decision.by(facts, failed=wrong or above > 4, passed=met and abs(share.off(1.0)) <= 4)
+    return Decision.by("; ".join(words), failed=wrong, passed=met)
 
 
 # ---------------------------------------------------------------- simulated results
 # The squared error of an estimate in multiples of (d - 1) / m; of increments the length over the move, its scatter with
 # 32 directions a coordinate, and the length with independent directions over m^(-1/2).
 _ERROR = {"linear": 1.0, "phase": 0.105, "norm": 0.5}
-
-
 _INCREMENT = {"phase": (1.04, 0.113, 1.8), "norm": (0.57, 0.052, 3.97)}
 
 
@@ -220,8 +215,7 @@ _INCREMENT = {"phase": (1.04, 0.113, 1.8), "norm": (0.57, 0.052, 3.97)}
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Lengths and errors by the laws; by the rival errors at a fixed m/d grow as d^(1/4)."""
     count = spec["repeats"]
-    asked = [(cell, ratio) for cell in cells(spec) for ratio in cell["ratios"]]
-    for cell, ratio in asked:
+    for cell, ratio in [(one, ratio) for one in cells(spec) for ratio in one["ratios"]]:
         loss, dim, move = cell["loss"], cell["dim"], cell["move"]
         many = round(ratio * dim)
         draws = generator.standard_normal(count)

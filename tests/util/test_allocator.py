@@ -7,17 +7,18 @@ import sys
 
 import pytest
 
-from dpnotes.experiments import allocator
+from dpnotes.util import allocator
 
 PAGES = 2**26 // resource.getpagesize()  # pages of an array of 64 MiB, which does not fit into an empty heap
 MEASURED = f"""
 import contextlib, json, resource
-from dpnotes.experiments import allocator
+from dpnotes.util import allocator
 
 def touched():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(10):
         made = b"x" * 2**26
+        del made
     return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / {PAGES}
 
 def held():

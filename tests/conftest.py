@@ -6,6 +6,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from dpnotes import papers
 from dpnotes.cli import doctor
 
 # This must precede the import of numpy and torch: two workers with the default number of threads slow each other down.
@@ -18,29 +19,41 @@ hypothesis.settings.load_profile("dpnotes")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--paper KEY`: leave out the tests of other papers' claims."""
+    """Add `--paper KEY`: leave out the tests of other papers' claims. `dpnotes check-paper` adds `--parts PARTS`."""
     parser.addoption("--paper", metavar="KEY", help="leave out tests that are parametrised by other papers' claims")
+    parser.addoption("--parts", metavar="PARTS", default="", help="with --paper: only tests of these parts of a paper")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse a paper that is not there."""
-    if key := config.getoption("--paper"):
-        from dpnotes.papers import PAPERS
+    """Refuse a paper that is not there; without one, the tests are of the papers here, whatever else is installed."""
+    if (key := config.getoption("--paper")) is None:
+        papers._entry_points = tuple
+    elif key not in papers.packages():
+        raise pytest.UsageError(f"Expected --paper={key} to be one of: {', '.join(papers.packages())}.")
 
-        if key not in PAPERS:
-            raise pytest.UsageError(f"Expected --paper={key} to be one of: {', '.join(PAPERS)}.")
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests with the marks `each_paper` and `obligation` for every paper here, or for the one that is named."""
+    if any(map(metafunc.definition.get_closest_marker, ("each_paper", "obligation"))):
+        key = metafunc.config.getoption("--paper")
+        metafunc.parametrize("paper", [key] if key else papers.PAPERS)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests that are parametrised by another paper, or by a claim of one."""
+    """Deselect the tests that are parametrised by another paper, or by a claim of one; note the part of the others."""
     if (key := config.getoption("--paper")) is None:
         return
-    from dpnotes.papers import PAPERS
-
-    others = {*PAPERS} - {key}
-    left_out = [item for item in items if _papers(item) & others]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if not _papers(item) & others]
+    others, parts = {*papers.PAPERS} - {key}, f"{config.getoption('--parts')}".split()
+    kept = []
+    for item in items:
+        mark = item.get_closest_marker("obligation")
+        own = "comparison" if f"tests/papers/{key}/" in item.path.as_posix() else ""
+        part = mark.args[0] if mark else own
+        if not _papers(item) & others and (not parts or part in parts):
+            item.user_properties.append(("obligation", part))
+            kept.append(item)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept
 
 
 def _papers(item: pytest.Item) -> set[str]:

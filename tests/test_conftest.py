@@ -15,6 +15,6 @@ def collected(*options: str) -> subprocess.CompletedProcess[str]:
 def test_the_option_leaves_out_the_claims_of_other_papers_and_names_the_papers():
     some, others = collected("--paper", "noisy_sgd").stdout, collected().stdout
     assert "[noisy_sgd.sec3.4.laplace]" in some and "[adaptive_batch.alg2.reset]" in others
-    assert "[adaptive_batch." not in some and "test_a_flawed_mechanism_counts_once" in some
+    assert "[adaptive_batch." not in some and "test_control_what_breaks_for_one_base_only_is_no_accusation" in some
     refused = collected("--paper", "nothing")
     assert refused.returncode == 4 and "Expected --paper=nothing to be one of: adaptive_batch, " in refused.stderr

@@ -23,6 +23,7 @@ from dpnotes.problems import text
 from dpnotes.problems.architectures import resnet18
 from dpnotes.problems.datasets.cola import Corpus, Sentences
 from dpnotes.util import checks
+from tests.shown import SHOWN
 
 # ---------------------------------------------------------------- experiments
 # Changes that make large cells small; dicts are merged into the spec's.
@@ -138,7 +139,7 @@ def some_cells(experiment: Experiment) -> tuple[Spec, list[Cell]]:
     return spec, list(found.values())
 
 
-EXPERIMENTS = {experiment.id: experiment for experiment in all_experiments()}
+EXPERIMENTS = {experiment.id: experiment for experiment in all_experiments() if experiment.paper in SHOWN}
 LOADERS = {
     "load_mnist": lambda: toy("mnist", (784,), 10, 2000, 100),
     "load_cifar10": lambda: toy("cifar10", (3, 32, 32), 10),

@@ -20,6 +20,12 @@ from dpnotes.notebook.write import environment
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 NOTEBOOK = "01_budget_schedules.ipynb"  # shows stored results
+CARRIED = ("notebooks/**/*.ipynb", "notebooks/results/*.npz", "notebooks/results/*.json", "docs/**/*.md")
+# What a paper outside of the package is written from, and checked by.
+CARRIED += ("docs/template/*.*", "pyproject.toml", "conftest.py", "tests/inventory/formulas/counts.csv")
+CARRIED += tuple(f"tests/{name}" for name in ("__init__.py", "conftest.py", "modules.py", "drawing.py", "results.py"))
+CARRIED += ("tests/laws*.py", "tests/nbval*", "tests/papers/test_claims.py", "tests/papers/test_obligations.py")
+CARRIED += ("tests/papers/test_reference_names.py", "tests/shown.py", "tests/statement_mutants.py", "README.md")
 
 
 def run(*command: str | Path, cwd: Path, code: int = 0, **variables: str) -> str:
@@ -35,10 +41,10 @@ def run(*command: str | Path, cwd: Path, code: int = 0, **variables: str) -> str
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy the sources of a wheel out of the repository, because building leaves folders behind."""
     folder = tmp_path_factory.mktemp("source")
-    for name in ("dpnotes", "notebooks", "docs"):
+    for name in ("dpnotes", "notebooks", "docs", "tests"):
         ignored = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("setup.py", "pyproject.toml", "conftest.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
     return folder
 
@@ -78,11 +84,7 @@ def reader(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_wheel_carries_notebooks_results_and_pages_and_so_does_what_it_is_built_from(wheel: Path, source: Path):
-    carried = {
-        path.relative_to(ROOT).as_posix()
-        for pattern in ("notebooks/**/*.ipynb", "notebooks/results/*.npz", "notebooks/results/*.json", "docs/**/*.md")
-        for path in ROOT.glob(pattern)
-    }
+    carried = {path.relative_to(ROOT).as_posix() for pattern in CARRIED for path in ROOT.glob(pattern)}
     names = {*zipfile.ZipFile(wheel).namelist()}
     start = "dpnotes/carried/"
     assert {name.removeprefix(start) for name in names if name.startswith(start)} == carried
@@ -133,6 +135,19 @@ def test_nothing_is_written_into_an_installation(reader: Path, installed: Path):
     (carried,) = installed.parents[1].glob("lib/python*/site-packages/dpnotes/carried/notebooks")
     originals = {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
     assert {path.name for path in carried.iterdir()} == originals | {"evidence", "results"}
+
+
+def test_a_paper_of_its_own_is_written_and_checked(wheel: Path, installed: Path, tmp_path: Path):
+    card = ("--title", "A paper of mine", "--authors", "Ada Lovelace", "--arxiv", "2601.00001", "--year", "2026")
+    said = run(installed, "-m", "dpnotes", "new-paper", "mine", *card, cwd=tmp_path, code=2)
+    assert "Expected --outside FOLDER" in said
+    run(installed, "-m", "dpnotes", "new-paper", "mine", *card, "--outside", "mine", cwd=tmp_path)
+    python = python_with(tmp_path / "environment", wheel, "-e", tmp_path / "mine")
+    told = run(python, "-m", "dpnotes", "check-paper", "mine", cwd=tmp_path, code=1).splitlines()
+    rows = {line.split()[0]: line for line in told}
+    assert {name for name, line in rows.items() if not line.endswith("  ok")} == {"experiment", "notebook", "example"}
+    run(python, "-m", "dpnotes", "run", "mine.correction", cwd=tmp_path)
+    assert (tmp_path / "mine/notebooks/results/mine.correction.quick.npz").is_file()
 
 
 def test_an_editable_install_has_no_copies_and_finds_the_repository(source: Path, tmp_path: Path):

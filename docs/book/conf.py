@@ -35,7 +35,7 @@ extensions = [
 ]
 root_doc = "README"
 include_patterns = ["*.md", "docs/*.md", "docs/derivations/*.md", "docs/book/**", "notebooks/*.ipynb"]
-include_patterns += ["notebooks/evidence/*.ipynb"]
+include_patterns += ["notebooks/evidence/*.ipynb", "docs/template/README.md"]
 exclude_patterns = [".*", "build", "dpnotes", "tests", "benchmarks"]
 
 html_theme = "furo"
@@ -69,7 +69,7 @@ CONTENTS = {
         ("Reference", "docs/README\nPublic functions <docs/book/api/dpnotes>"),
     ],
     "docs/README": [
-        ("Pages", "*"),
+        ("Pages", "*\ntemplate/README"),
         ("Derivations", "derivations/*"),
         ("Project", "../CONTRIBUTING\n../CHANGELOG\n../SECURITY\n../CODE_OF_CONDUCT"),
     ],

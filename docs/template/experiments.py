@@ -1,6 +1,9 @@
-"""Does the correction pay? The error of the last direction, with it and without."""
+"""Does the correction pay? The error of the last direction, with momentum and without."""
 
-from dpnotes.experiments.spec import FLOAT64, Decision, Experiment, Spec
+import torch
+
+from dpnotes.experiments import Answers, Cost, Decision
+from dpnotes.experiments.sweeps import SYNTHETIC, Each, grid, profiles, study, tabulated
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import run
 from dpnotes.oracles.samples import DataSetSamples
@@ -8,22 +11,51 @@ from dpnotes.papers.storm.algorithms import Storm
 from dpnotes.problems.quadratics import Quadratic, log_spectrum
 from dpnotes.random.streams import Streams
 
+SPECS = profiles("storm.correction", {
+    "decision_rule": "Reproduced if momentum 0.1 has less than half of the mean squared error of momentum 1, not "
+    "reproduced if it has more than all of it, undecided otherwise.",
+    "momenta": [0.1, 1.0], "steps": 40, "repeats": Each(30, 300),
+})  # fmt: skip
+
+
+def cells(spec):
+    """One cell for each momentum."""
+    return grid(momentum=spec["momenta"])
+
 
 def run_cell(spec, cell, context):
-    """All runs of one momentum."""
-    problem, ones = Quadratic.sample(log_spectrum(10, 10.0), 2000, 1.0, "storm"), log_spectrum(30, 1.0)
-    oracle = Storm(DataSetSamples(problem), 2 * ones, 50, cell["momentum"], gradient_bound=4.0, smoothness=1.0)
-    x, streams = ones[:, None].expand(30, 10), Streams.of("storm", range(30))
-    memory = run(Descent(0.1), oracle, x, streams, delta=1e-6, max_steps=40).state.oracle.memory
-    return {**cell, "error": (memory.direction - problem.spectrum * memory.point).square().sum(1).numpy()}
+    """The squared error of the last direction, one number a run."""
+    def errors(runs):
+        problem, ones = Quadratic.sample(log_spectrum(10, 10.0), 2000, 1.0, "storm"), torch.ones(len(runs)).double()
+        oracle = Storm(DataSetSamples(problem), 2 * ones, 50, cell["momentum"], gradient_bound=4.0, smoothness=1.0)
+        x, streams = ones[:, None].expand(len(runs), 10), Streams.of("storm", runs)
+        memory = run(Descent(0.1), oracle, x, streams, delta=1e-6, max_steps=spec["steps"]).state.oracle.memory
+        return {"error": (memory.direction - problem.spectrum * memory.point).square().sum(1).numpy()}
+
+    context.record_spent(mechanism="gaussian", noise_multiplier=2.0, releases=1, **SYNTHETIC)  # an example is used once
+    return {**cell, **context.in_chunks(errors, spec["repeats"], bytes_per_run=100_000)}
 
 
 def decide(frame, spec):
     """The rule in the spec."""
     error = frame.groupby("momentum")["error"].mean()
-    return Decision("reproduced" if error[0.1] < error[1] / 2 else "not reproduced", str(error.to_dict()))
+    ratio = error[0.1] / error[1.0]
+    return Decision.by(f"ratio of the errors: {ratio:.2f}", failed=ratio > 1, passed=ratio < 1 / 2)
 
 
-specs = {"quick": Spec("storm", "correction", "quick", {"decision_rule": "Reproduced if momentum halves the error."})}
-card = dict(paper="storm", name="correction", title="STORM", question="Does it pay?", tolerances=FLOAT64, decide=decide)
-EXPERIMENTS = (Experiment(**card, specs=specs, run_cell=run_cell, cells=lambda _: [{"momentum": a} for a in (0.1, 1)]),)
+@tabulated
+def simulated(spec, generator, right):
+    """Errors that scatter as squares of ten normal numbers; momentum 0.1 has a tenth of the error, or all of it."""
+    for momentum in spec["momenta"]:
+        scale = 0.1 if right and momentum < 1 else 1.0
+        yield {"momentum": momentum, "error": scale * generator.chisquare(10, spec["repeats"])}
+
+
+EXPERIMENTS = (study(
+    SPECS, (cells, run_cell, decide, simulated), "The error of a direction, with momentum and without",
+    "Does momentum with a correction at least halve the squared error of a direction?",
+    prediction="a tenth of the error", rival="the same error",
+    stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    answers=Answers("Yes.", "No.", where="the paper has no noise for privacy"),
+    wants={"paper": Cost(why="hours", hours=0.01, basis="ten times the quick profile")},
+),)  # fmt: skip

@@ -1,7 +1,6 @@
 """A question: sizes, privacy, constants of the problem, and what is wanted."""
 
 import difflib
-import importlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -159,12 +158,12 @@ def ask(goal: str = "all", alpha: float | None = None, **numbers: Any) -> Questi
 def _unknown(name: str) -> ValueError:
     within = [field for field in FIELDS if name in field.split("_")]
     near = within or difflib.get_close_matches(name, FIELDS, n=1)
-    for key in papers.PAPERS:
-        for symbol in vars(importlib.import_module(f"dpnotes.papers.{key}.notation")).values():
+    for notation in papers.parts("notation"):
+        for symbol in vars(notation).values():
             if isinstance(symbol, PaperSymbol) and symbol.name == name and not within:
                 common = symbol.common if symbol.common in FIELDS else None
                 instead = f"{common} is its common name" if common else "no question has it"
-                return MixedLetters(f"Expected common names, got {name}, a letter of {key}: {instead}.")
+                return MixedLetters(f"Expected common names, got {name}, a letter of {symbol.paper}: {instead}.")
     offer = f"; did you mean {near[0]}?" if near else "."
     return ValueError(f"Expected {name!r} to be one of: n, d, {', '.join([*FIELDS][2:])}{offer}")
 

@@ -1,8 +1,6 @@
 """The papers and experiments that commands can name."""
 
 import difflib
-import importlib
-import importlib.util
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -20,9 +18,7 @@ INDEX = "experiments.json"  # beside the results, so that reading names and titl
 
 def all_experiments() -> "list[Experiment]":
     """The experiments of all papers; loads torch."""
-    names = [f"dpnotes.papers.{paper}.experiments" for paper in papers.PAPERS]
-    modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name) is not None]
-    return [experiment for module in modules for experiment in module.EXPERIMENTS]
+    return [experiment for module in papers.parts("experiments") for experiment in module.EXPERIMENTS]
 
 
 def index_of(experiments: "Iterable[Experiment]") -> list[dict[str, Any]]:
@@ -31,11 +27,16 @@ def index_of(experiments: "Iterable[Experiment]") -> list[dict[str, Any]]:
 
 
 def listed_experiments() -> list[dict[str, Any]]:
-    """The names, titles and profiles of all experiments, from the list beside the stored results: it loads no torch."""
+    """The names, titles and profiles of all experiments.
+
+    Those of this repository come from the list beside the stored results, which loads no torch.
+    """
     package = Path(dpnotes.__file__).parent
     for folder in (package / "carried" / "notebooks", package.parent / "notebooks"):
         if (path := folder / "results" / INDEX).exists():
-            return json.loads(path.read_text())
+            outside = [key for key in papers.packages() if key not in papers.PAPERS]
+            more = index_of(each for each in all_experiments() if each.paper in outside) if outside else []
+            return json.loads(path.read_text()) + more
     return index_of(all_experiments())
 
 
@@ -62,7 +63,7 @@ def experiments_of(names: Sequence[str]) -> "list[Experiment]":
     chosen: dict[str, Experiment] = {}
     for name in names:
         found = [e for e in known.values() if name == "all" or e.paper == name]
-        if not found and name in papers.PAPERS:
+        if not found and name in papers.packages():
             able = sorted({e.paper for e in known.values()})
             raise ValueError(f"Expected a paper with experiments, got {name}; there are {', '.join(able)}.")
         chosen |= {e.id: e for e in found or [known[one_of(name, known, "experiment or paper")]]}
@@ -75,9 +76,10 @@ def check_profile(profile: str | None) -> None:
         validate.one_of(sorted({name for e in all_experiments() for name in e.specs}), profile=profile)
 
 
-def refuse_an_installation() -> None:
+def refuse_an_installation(experiments: "Iterable[Experiment | None]" = (None,)) -> None:
     """Raise an error if results would be written into an installed package, which an update replaces."""
     from dpnotes import experiments as parts
 
-    if Path(dpnotes.__file__).resolve().parent in parts.results_folder().resolve().parents:
+    package = Path(dpnotes.__file__).resolve().parent
+    if any(package in parts.results_folder(experiment).resolve().parents for experiment in experiments):
         raise ValueError("Expected DPNOTES_RESULTS to be a folder of yours: an installed package is not written into.")

@@ -1,6 +1,5 @@
 """Commands about claims: list, check, calculate, cite."""
 
-import importlib
 import json
 import math
 from collections import Counter
@@ -35,7 +34,7 @@ _BIBTEX = f"""\
 @command("list")
 def list_(as_json: Json = False) -> None:
     """List papers, claims and experiments."""
-    cards, claims = [papers.paper(key) for key in papers.PAPERS], papers.claims()
+    cards, claims = papers.cards(), papers.claims()
     experiments = catalogue.listed_experiments()
     if as_json:
         print_json(
@@ -72,7 +71,7 @@ def check(
 
     if write and (not errata or claims):
         raise ValueError("Expected --write with --errata and without names: the page holds all papers.")
-    chosen = papers.claims(*(claims or ()))
+    chosen = papers.claims(*(claims or (papers.PAPERS if write else ())))  # the page is of the papers here
     if certificates is not None:  # before the work, which takes a minute
         certificates.absolute().parent.mkdir(parents=True, exist_ok=True)
         certificates.open("ab").close()
@@ -210,7 +209,7 @@ def calc(
     Without numbers, list what it takes and what it gives. Where it lists sets of constants, choose one by
     constants=NAME. A paper alone, or privacy, lists its calculators.
     """
-    if not numbers and claim in (*papers.PAPERS, "privacy"):
+    if not numbers and claim in (*papers.packages(), "privacy"):
         _list_calculators(claim, as_json)
         return
     calculator = _calculator(claim)
@@ -262,9 +261,9 @@ def _unit(name: str, value: Any, calculator: "Calculator") -> str:
         unit = "examples" if output.role is Role.SAMPLE_SIZE else ""
         whole = value >= 2**53 or value == int(value)
         return unit if whole else ", ".join(filter(None, [unit, f"rounded up: {math.ceil(value):,}"]))
-    if (paper := calculator.symbols[0].paper) not in papers.PAPERS:
+    if (paper := calculator.symbols[0].paper) not in papers.packages():
         return ""
-    letters = vars(importlib.import_module(f"dpnotes.papers.{paper}.notation")).values()
+    letters = vars(papers.part(paper, "notation")).values()
     units = [str(letter.unit) for letter in letters if getattr(letter, "name", "") == name]
     return units[0] if units and units[0] != "1" else ""
 
@@ -272,7 +271,7 @@ def _unit(name: str, value: Any, calculator: "Calculator") -> str:
 def _named_calculators(name: str) -> "dict[str, Calculator]":
     """The calculators of the paper, or of privacy, that a name begins with."""
     key = name.split(".", 1)[0]
-    return papers.calculators(key) if key in (*papers.PAPERS, "privacy") else {}
+    return papers.calculators(key) if key in (*papers.packages(), "privacy") else {}
 
 
 def _list_calculators(key: str, as_json: bool) -> None:
@@ -280,6 +279,8 @@ def _list_calculators(key: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
+    if not found:
+        raise ValueError(f"Expected a paper with calculators, got {key}, which has none.")
     width = max(map(len, found))
     for name, outputs in found.items():
         typer.echo(columns((name, width), outputs))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from dpnotes import papers
 from dpnotes.cli import catalogue
 from dpnotes.cli.console import (
     ExperimentName,
@@ -72,11 +73,11 @@ def run(
     with _joined(timeout) as processes:
         refusal, chosen, part = "", [], (1, 1)
         try:
-            catalogue.refuse_an_installation()
             part = _shard(shard)
             if dask is not None and processes.size > 1:
                 raise ValueError("Expected --dask without torchrun: either shares the work out.")
             chosen = _to_run(names or [], missing, profile, device, jobs, processes.size, part)
+            catalogue.refuse_an_installation(chosen)
         except ValueError as error:
             refusal = str(error)
         for rank, each in enumerate(processes.gather_json(refusal)):
@@ -279,8 +280,9 @@ def status(
         for experiment in experiments:
             for line in filter(None, (parts.decide_again(experiment, each) for each in experiment.specs)):
                 typer.echo(line, err=True)
-        index = json.dumps(catalogue.index_of(experiments), indent=1) + "\n"
-        texts = {"OUTSTANDING.md": parts.outstanding(experiments), catalogue.INDEX: index}
+        here = [experiment for experiment in experiments if experiment.paper in papers.PAPERS]
+        index = json.dumps(catalogue.index_of(here), indent=1) + "\n"
+        texts = {"OUTSTANDING.md": parts.outstanding(here), catalogue.INDEX: index}
         files.write({parts.results_folder() / name: text.encode() for name, text in texts.items()})
     if as_json:
         print_json([asdict(result) for result in results])

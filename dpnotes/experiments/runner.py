@@ -96,7 +96,7 @@ def run(
     _agree(processes, cells, device, {"memory": limit, "resume": resume})
     if resume and processes.gather_json(first and _is_stored(experiment, profile, report))[0]:
         return store.load(experiment, profile)
-    store.check_folders()  # before hours of work
+    store.check_folders(experiment)  # before hours of work
     if first and not resume:
         shutil.rmtree(cells.folder, ignore_errors=True)
         cells_of.remove(experiment, profile)

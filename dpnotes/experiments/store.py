@@ -11,6 +11,7 @@ import io
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -50,10 +51,24 @@ def notebooks_folder() -> Path:
     return folder
 
 
-def results_folder() -> Path:
-    """The folder of results: `$DPNOTES_RESULTS`, or `results` among the notebooks."""
+def results_folder(experiment: Experiment | None = None) -> Path:
+    """The folder of results: `$DPNOTES_RESULTS`, or `results` among the notebooks; of another project in its own ones.
+
+    Args:
+      experiment: whose results; None for those of dpnotes.
+    """
     chosen = os.environ.get("DPNOTES_RESULTS")
-    return Path(chosen) if chosen else notebooks_folder() / "results"
+    project = _project(experiment) if experiment and not chosen else None
+    return Path(chosen) if chosen else (project / "notebooks" if project else notebooks_folder()) / "results"
+
+
+def _project(experiment: Experiment) -> Path | None:
+    """The folder with the pyproject.toml above the code of an experiment outside of dpnotes."""
+    module = experiment.run_cell.__module__
+    path = getattr(sys.modules.get(module), "__file__", None)
+    if path is None or module.partition(".")[0] == dpnotes.__name__:
+        return None
+    return next((folder for folder in Path(path).parents if (folder / "pyproject.toml").exists()), None)
 
 
 def cache_folder() -> Path:
@@ -61,14 +76,14 @@ def cache_folder() -> Path:
     return files.cache_folder("DPNOTES_CELLS", "cells")
 
 
-def check_folders() -> None:
+def check_folders(experiment: Experiment | None = None) -> None:
     """Make the folders of results and cells, and a file in either that goes at once: a run keeps nothing otherwise.
 
     Raises:
       ValueError: where that fails, naming the environment variable that chooses another folder.
     """
     of_cells = "DPNOTES_CELLS" if os.environ.get("DPNOTES_CELLS") else "DPNOTES_CACHE"
-    for variable, folder in (("DPNOTES_RESULTS", results_folder()), (of_cells, cache_folder())):
+    for variable, folder in (("DPNOTES_RESULTS", results_folder(experiment)), (of_cells, cache_folder())):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
@@ -86,7 +101,7 @@ def cells_folder(experiment: Experiment, profile: str) -> Path:
 
 def result_stem(experiment: Experiment, profile: str) -> Path:
     """The path of a result, up to the suffix."""
-    return results_folder() / f"{experiment.id}.{profile}"
+    return results_folder(experiment) / f"{experiment.id}.{profile}"
 
 
 # ---------------------------------------------------------------- tables

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from dpnotes.theory.verdicts import Kind, Verdict
@@ -31,6 +32,18 @@ _LOADED = time.time()
 # Every module whose name occurs in an import counts as imported: a file too many in the key does no harm.
 _IMPORT = re.compile(r"^\s*(?:from\s+\S+\s+)?import\s+(?:\([^)]*\)|[^\n]*)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
+_MODULES: dict[str, ModuleType] = {}  # the modules of claims of papers outside of dpnotes, by key
+
+
+def remember(paper: str, module: ModuleType) -> None:
+    """Remember the module of a paper's claims, which may lie outside of dpnotes.
+
+    >>> from dpnotes.papers.budget_schedules import claims
+    >>> remember("budget_schedules", claims)
+    >>> claims_of("budget_schedules") == tuple(claims.CLAIMS)
+    True
+    """
+    _MODULES[paper] = module
 
 
 def folder() -> Path:
@@ -50,8 +63,11 @@ def sources(paper: str) -> list[Path]:
     """
     package = Path(__file__).parents[1]
     front = package / "papers" / paper
+    if (module := _MODULES.get(paper)) is not None:
+        path = Path(f"{module.__file__}")
+        front = path.parents[path.stem == "__init__"]
     others = {*front.rglob("*.py"), *(package / "privacy").glob("*.py")}
-    found = [front / "__init__.py", *sorted((front / "claims").glob("*.py"))]
+    found = [front / "__init__.py", *front.glob("claims.py"), *sorted((front / "claims").glob("*.py"))]
     for path in found:  # the list grows during the loop
         others -= {path}
         named = set(_WORD.findall(" ".join(_IMPORT.findall(path.read_text(encoding="utf-8")))))
@@ -163,7 +179,8 @@ def claims_of(paper: str) -> "tuple[Claim, ...]":
     >>> claims_of("of_nobody")
     ()
     """
-    return tuple(getattr(sys.modules.get(f"dpnotes.papers.{paper}.claims"), "CLAIMS", ()))
+    module = _MODULES.get(paper) or sys.modules.get(f"dpnotes.papers.{paper}.claims")
+    return tuple(getattr(module, "CLAIMS", ()))
 
 
 def _check(claim: "Claim", which: str) -> Verdict:

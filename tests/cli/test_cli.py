@@ -401,9 +401,9 @@ def test_a_paper_may_have_no_experiments_yet(toy: Path, monkeypatch: pytest.Monk
     monkeypatch.undo()
     monkeypatch.setattr(papers, "PAPERS", ("budget_schedules",))
     (parts,) = {e.paper for e in catalogue.all_experiments()}
-    real = catalogue.importlib.util.find_spec
+    real = papers.importlib.util.find_spec
     monkeypatch.setattr(
-        catalogue.importlib.util, "find_spec", lambda name: None if name.endswith(".experiments") else real(name)
+        papers.importlib.util, "find_spec", lambda name: None if name.endswith(".experiments") else real(name)
     )
     assert parts == "budget_schedules" and catalogue.all_experiments() == []
     monkeypatch.setattr(catalogue, "INDEX", "no such list")

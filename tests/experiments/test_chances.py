@@ -1,7 +1,6 @@
 """The chances that specs state: simulated again, with a message for a wrong or missing one."""
 
 import dataclasses
-import re
 
 import numpy as np
 import pandas as pd
@@ -12,6 +11,7 @@ from dpnotes.cli.catalogue import all_experiments
 from dpnotes.experiments import Chances, Decision, Experiment, Simulation, Spec, simulate
 from dpnotes.experiments.chances import SIMULATIONS
 from dpnotes.experiments.sweeps import study
+from tests.results import is_judged
 
 EXPERIMENTS = {experiment.id: experiment for experiment in all_experiments()}
 PAIRS = [(name, profile) for name, experiment in EXPERIMENTS.items() for profile in experiment.specs]
@@ -73,13 +73,6 @@ def test_what_is_wrong_is_named():
         simulate(coin(), "quick", 0)
     with pytest.raises(ValueError, match="toys.coin to have a simulation"):
         simulate(dataclasses.replace(coin(), simulation=None), "quick")
-
-
-def is_judged(experiment: Experiment, spec: Spec) -> bool:
-    """Return whether the experiment has cells, and a rule that says when each verdict is reached."""
-    rule = spec["decision_rule"].lower()
-    outcomes = (r"(?<!not )\breproduced\b", r"\bnot reproduced if\b", r"\bundecided\b")
-    return all(re.search(outcome, rule) for outcome in outcomes) and bool(experiment.cells(spec))
 
 
 @pytest.mark.parametrize(("name", "profile"), PAIRS)

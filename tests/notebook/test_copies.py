@@ -1,5 +1,6 @@
 """Copies of the notebooks: no work of a reader is lost, the originals stay unchanged, all links lead to copies."""
 
+import importlib.util
 import json
 import os
 import posixpath
@@ -203,7 +204,7 @@ def test_jupyterlab_trusts_copies_that_are_as_they_left_the_package(repository: 
 
 
 def test_without_jupyterlab_one_line_says_what_to_install(repository: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(catalogue.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     (line,) = lab("mine", code=2).splitlines()
     assert line == "dpnotes: Expected jupyterlab, which is not installed: pip install 'dpnotes[lab]'"
     assert not Path("mine").exists()

@@ -27,6 +27,7 @@ from dpnotes.privacy.events import Event
 from dpnotes.privacy.tree import Tree
 from dpnotes.theory.refusals import OutsideRegime, Vacuous
 from tests.points import drawn
+from tests.shown import SHOWN
 
 NAMED = {name: one for key in (*papers.PAPERS, "privacy") for name, one in papers.calculators(key).items()}
 
@@ -39,7 +40,7 @@ def printed(*arguments: str) -> str:
 def test_every_calculator_is_reached_by_its_name_and_no_claim_has_it():
     claims = {claim.id for claim in papers.claims()}
     assert not NAMED.keys() & claims and len(NAMED) > 40
-    for key in (*papers.PAPERS, "privacy"):
+    for key in filter(papers.calculators, (*papers.PAPERS, "privacy")):
         listed = [line.split()[0] for line in printed(key).splitlines()]
         assert listed == list(papers.calculators(key)) == list(json.loads(printed(key, "--json")))
     for name in NAMED:
@@ -122,7 +123,7 @@ def test_a_scalar_call_does_no_algebra(paper: str):
             assert calls["sympy"] == 0 and 0 < calls.total() < 3000, (claim.id, named, calls)
             assert found and {type(value) for value in found.values()} <= {float, int}, (claim.id, named, found)
             answered.add(claim.id)
-    assert answered and {name for name in CHOSEN if name.startswith(f"{paper}.")} <= answered
+    assert (answered or paper not in SHOWN) and {name for name in CHOSEN if name.startswith(f"{paper}.")} <= answered
 
 
 def test_control_algebra_is_seen():

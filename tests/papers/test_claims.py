@@ -7,7 +7,6 @@ claims (../theory/test_cache.py tests the key). The tests about another process,
 import ast
 import csv
 import functools
-import importlib
 import json
 import os
 import re
@@ -23,6 +22,7 @@ from statement_mutants import mutants, still_true
 
 import dpnotes
 from dpnotes import papers
+from dpnotes.cli.new_paper import checkout, file_of
 from dpnotes.theory import certificates, errata
 from dpnotes.theory.cache import Verdicts, sources
 from dpnotes.theory.claims import Claim, Paper, Severity, mechanisms
@@ -34,6 +34,7 @@ from dpnotes.theory.symbols import PaperSymbols
 from dpnotes.theory.verdicts import CONFIRMING, SILENT, Kind, Verdict
 from dpnotes.util import another_processor
 from tests.drawing import drawn
+from tests.shown import README, SHOWN
 
 ROOT = Path(__file__).parents[2]
 SCOPES = {"checked", "algorithm", "no formula"}
@@ -41,16 +42,18 @@ FORMULA_SCOPES = ("checked", "proof step", "algorithm", "definition", "cited")
 _X = PaperSymbols("example").symbol("x", "a number")
 TRUE = Identity(_X, _X, _X)  # a statement that checks nothing
 
-each_paper = pytest.mark.parametrize("paper", papers.PAPERS)
+each_paper = pytest.mark.each_paper
+obligation = pytest.mark.obligation  # also of each paper: `dpnotes check-paper` runs it
 
 
-def table(name: str) -> list[dict[str, str]]:
-    with open(Path(__file__).parents[1] / name, newline="", encoding="utf-8") as file:
+def table(name: str, root: Path = ROOT) -> list[dict[str, str]]:
+    with open(root / "tests" / name, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 def expected(paper: str) -> dict[str, dict[str, str]]:
-    return {row["claim"]: row for row in table("expected_verdicts.csv") if row["claim"].startswith(f"{paper}.")}
+    rows = table("expected_verdicts.csv", checkout(paper))
+    return {row["claim"]: row for row in rows if row["claim"].startswith(f"{paper}.")}
 
 
 @functools.cache
@@ -77,7 +80,7 @@ def corrections(paper: str) -> dict[str, Verdict]:
         return {c.id: found for c in papers.claims(paper) if (found := known.of_correction(c)) is not None}
 
 
-def place(claim: Claim, places: list[str]) -> str:
+def place_of(claim: Claim, places: list[str]) -> str:
     """Return the longest place that the id begins with, after the paper's key, or else the id itself."""
     _, name = claim.id.split(".", 1)
     return max((other for other in places if f"{name}.".startswith(f"{other}.")), key=len, default=name)
@@ -96,44 +99,67 @@ def test_no_row_is_left_over():
     assert {name.split(".")[0] for name in rows} == set(papers.PAPERS)
 
 
-@each_paper
+def rows_of(paper: str, names: set[str]) -> list[str]:
+    """Return the rows that the table of expected verdicts should have for claims."""
+    return [
+        f"{name},{words(paper)[name]},{getattr(corrections(paper).get(name), 'kind', '')}" for name in sorted(names)
+    ]
+
+
+@obligation("verdicts")
 def test_every_claim_has_an_expected_verdict_and_stores_none(paper: str):
     claims = papers.claims(paper)
-    assert {claim.id for claim in claims} == set(expected(paper))
-    assert len({claim.id for claim in claims}) == len(claims)
+    ids = {claim.id for claim in claims}
+    assert ids <= {*expected(paper)}, f"Expected the rows {rows_of(paper, ids - {*expected(paper)})}."
+    assert {*expected(paper)} <= ids, f"Expected no rows of {sorted({*expected(paper)} - ids)}, which are no claims."
+    assert len(ids) == len(claims), "Expected every claim to have an id of its own."
     assert not any("verdict" in name for claim in claims for name in vars(claim))
     for path in sources(paper):
-        if path.parent.name == paper:
+        if file_of(paper, "{package}/") in f"{path.as_posix()}":
             assert "theory.verdicts" not in path.read_text(encoding="utf-8"), f"{path} knows of verdicts"
 
 
-@each_paper
+@obligation("verdicts")
 def test_verdicts_are_the_expected_ones(paper: str):
-    assert words(paper) == {name: row["verdict"] for name, row in expected(paper).items()}
+    faults = [
+        f"{name} is {words(paper)[name]!r}, not {row['verdict']!r}: {verdicts(paper)[name].evidence}"
+        for name, row in expected(paper).items()
+        if words(paper).get(name, row["verdict"]) != row["verdict"]
+    ]
+    assert not faults, "; ".join(faults)
     assert all(v.evidence and v.evidence == " ".join(v.evidence.split()) for v in verdicts(paper).values())
 
 
 @pytest.mark.slow
-@each_paper
+@obligation("verdicts")
 def test_corrections_are_confirmed_as_expected(paper: str):
+    right = CONFIRMING | {Kind.RESTATED}
+    wrong = [
+        f"the correction of {name} is {v.kind}: {v.evidence}"
+        for name, v in corrections(paper).items()
+        if v.kind not in right
+    ]
+    assert not wrong, "; ".join(wrong)
     found = {name: str(verdict.kind) for name, verdict in corrections(paper).items()}
-    assert found == {name: row["corrected"] for name, row in expected(paper).items() if row["corrected"]}
-    assert {Kind(kind) for kind in found.values()} <= CONFIRMING | {Kind.RESTATED}
+    rows = {name: row["corrected"] for name, row in expected(paper).items()}
+    faults = [f"{n}: {found.get(n, '')!r}, not {rows[n]!r}" for n in rows if found.get(n, "") != rows[n]]
+    assert not faults, f"Expected other verdicts of corrections, {'; '.join(faults)}"
 
 
-@each_paper
+@obligation("claims")
 def test_a_claim_has_an_erratum_exactly_when_it_is_not_confirmed(paper: str):
     for claim in papers.claims(paper):
         verdict = verdicts(paper)[claim.id]
         if verdict.kind != Kind.IMPROVABLE:  # a true but weak statement may have a better one beside it
             wrong = verdict.kind not in CONFIRMING | SILENT
-            assert (claim.erratum is not None) == wrong, f"{claim.id}: {verdict}"
+            should = "an erratum" if wrong else "no erratum"
+            assert (claim.erratum is not None) == wrong, f"Expected {should} of {claim.id}, which is {verdict}"
 
 
-@each_paper
+@obligation("claims")
 def test_few_claims_are_uncheckable_and_for_listed_reasons(paper: str):
     silent = [claim for claim in papers.claims(paper) if isinstance(claim.statement, Uncheckable)]
-    assert len(silent) <= 0.15 * len(papers.claims(paper))
+    assert len(silent) <= 0.15 * len(papers.claims(paper)), "Expected fewer claims that are not checkable."
     assert all(isinstance(claim.statement, Uncheckable) and claim.statement.reason in Reason for claim in silent)
     assert {c.id for c in silent} == {k for k, v in verdicts(paper).items() if v.kind == Kind.NOT_CHECKABLE}
 
@@ -184,7 +210,7 @@ def test_verdicts_errata_and_certificates_of_a_drawn_paper_hold_on_another_proce
 
 
 # ---------------------------------------------------------------- premises
-@each_paper
+@obligation("claims")
 def test_no_claim_whose_premise_falls_is_unconditional(paper: str):
     claims = {claim.id: claim for claim in papers.claims(paper)}
     for claim in claims.values():
@@ -298,14 +324,16 @@ def bound_names(source: str) -> set[str]:
     return found
 
 
-@each_paper
+@obligation("notation")
 def test_no_module_of_claims_binds_a_letter(paper: str):
-    letters = set(importlib.import_module(f"dpnotes.papers.{paper}.notation").__all__)
-    assert {"PAPER", "SYMBOLS", "alpha", "epsilon"} <= letters
-    paths = sorted((ROOT / "dpnotes" / "papers" / paper / "claims").glob("[!_]*.py"))
-    assert len(paths) > 1
-    for path in paths:
-        assert not bound_names(path.read_text(encoding="utf-8")) & letters, path
+    notation = papers.part(paper, "notation")
+    assert notation is not None, "Expected a module of the paper's letters."
+    letters = set(notation.__all__)
+    assert {"PAPER", "SYMBOLS"} <= letters, "Expected PAPER, SYMBOLS and the letters in __all__ = letters(vars())."
+    folder = checkout(paper) / file_of(paper, "{package}")
+    for path in [*folder.glob("claims.py"), *(folder / "claims").glob("[!_]*.py")]:
+        again = bound_names(path.read_text(encoding="utf-8")) & letters
+        assert not again, f"Expected {path.name} to bind no letter of the notation again, got {sorted(again)}."
 
 
 def test_control_a_letter_that_is_bound_again_is_seen():
@@ -316,15 +344,16 @@ def test_control_a_letter_that_is_bound_again_is_seen():
 
 
 # ---------------------------------------------------------------- the inventory
-@each_paper
+@obligation("inventory")
 def test_the_inventory_and_the_claims_agree(paper: str):
-    rows = table(f"inventory/{paper}.csv")
+    rows = table(f"inventory/{paper}.csv", checkout(paper))
     places = [row["place"] for row in rows]
-    assert len(places) == len(set(places)) and all(row["what"].strip() for row in rows)
-    assert {row["scope"] for row in rows} <= SCOPES
-    claimed = {place(claim, places) for claim in papers.claims(paper) if not claim.derived_here}
-    assert claimed - set(places) == set(), "places of claims that are not in the inventory"
-    assert {row["place"] for row in rows if row["scope"] == "checked"} - claimed == set(), "checked, but no claim"
+    assert len(places) == len(set(places)) and all(row["what"].strip() for row in rows), "Expected one row a place."
+    assert {row["scope"] for row in rows} <= SCOPES, f"Expected each scope to be one of {sorted(SCOPES)}."
+    claimed = {place_of(claim, places) for claim in papers.claims(paper) if not claim.derived_here}
+    assert claimed <= {*places}, f"Expected rows of {sorted(claimed - {*places})}, which have claims."
+    alone = {row["place"] for row in rows if row["scope"] == "checked"} - claimed
+    assert not alone, f"Expected claims of {sorted(alone)}, which are said to be checked."
 
 
 def formula_faults(paper: str, rows: list[dict[str, str]], counted: dict[str, str]) -> list[str]:
@@ -342,9 +371,9 @@ def formula_faults(paper: str, rows: list[dict[str, str]], counted: dict[str, st
     return faults
 
 
-@each_paper
-def test_every_displayed_formula_is_covered(paper: str):
-    (counted,) = (row for row in table("inventory/formulas/counts.csv") if row["paper"] == paper)
+@pytest.mark.parametrize("counted", table("inventory/formulas/counts.csv"), ids=lambda row: row["paper"])
+def test_every_displayed_formula_is_covered(counted: dict[str, str]):
+    paper = counted["paper"]
     rows = table(f"inventory/formulas/{paper}.csv")
     assert formula_faults(paper, rows, counted) == []
     assert counted["of these without a row"] == "0" and int(counted["set as displays"]) > 40
@@ -353,12 +382,14 @@ def test_every_displayed_formula_is_covered(paper: str):
     assert len(formula_faults(paper, [{**rows[0], "covered by": "thm99"}, *rows[1:]], counted)) == 1
 
 
-@each_paper
+@obligation("derivations")
 def test_results_of_our_own_are_marked_and_proved(paper: str):
-    path = ROOT / "docs" / "derivations" / f"{paper}.md"
-    proofs = re.findall(r"^## (\S+)$\n+(.*?)(?=^## |\Z)", path.read_text(encoding="utf-8"), re.M | re.S)
-    own = [claim for claim in papers.claims(paper) if claim.derived_here]
-    assert {claim.id for claim in own} <= {name for name, _ in proofs}
+    path = checkout(paper) / "docs" / "derivations" / f"{paper}.md"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    proofs = re.findall(r"^## (\S+)$\n+(.*?)(?=^## |\Z)", text, re.M | re.S)
+    own = {claim.id for claim in papers.claims(paper) if claim.derived_here}
+    missing = own - {name for name, _ in proofs}
+    assert not missing, f"Expected the sections {[f'## {name}' for name in sorted(missing)]}, each with its proof."
     assert all(len(text.split()) > 20 for _, text in proofs), "a proof has more words"
     for claim in papers.claims(paper):
         assert claim.derived_here == claim.id.startswith(f"{paper}.own."), claim.id
@@ -366,7 +397,7 @@ def test_results_of_our_own_are_marked_and_proved(paper: str):
 
 
 # ---------------------------------------------------------------- what readers see
-@each_paper
+@obligation("claims")
 @pytest.mark.slow
 def test_what_notebooks_and_the_command_line_print_is_whole_and_shows_the_difference(paper: str):
     for claim in papers.claims(paper):
@@ -380,12 +411,13 @@ def test_what_notebooks_and_the_command_line_print_is_whole_and_shows_the_differ
             assert claim.erratum.wording.strip() and claim.erratum.version == claim.version, claim.id
 
 
-@each_paper
+@obligation("notation")
 def test_citations_and_the_version_that_was_read(paper: str):
     card = papers.paper(paper)
     assert card.version.strip() and all(claim.version == card.version for claim in papers.claims(paper))
-    assert card.key == paper and card.title in card.bibtex.replace("{", "").replace("}", "")
-    assert card.doi in card.bibtex and card.bibtex.count("{") == card.bibtex.count("}")
+    cited = card.title in card.bibtex.replace("{", "").replace("}", "") and card.doi in card.bibtex
+    assert card.key == paper and cited, "Expected the bibtex of PAPER to have its title and doi."
+    assert card.bibtex.count("{") == card.bibtex.count("}"), "Expected as many { as } in the bibtex of PAPER."
 
 
 def test_a_paper_that_is_none_is_named():
@@ -399,9 +431,9 @@ def page() -> str:
     return (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
 
 
-def published() -> list[str]:
+def published(root: Path = ROOT) -> list[str]:
     """Return all ids ever published: the file only grows, and no id is renamed or reused."""
-    return (Path(__file__).parents[1] / "anchors.txt").read_text(encoding="utf-8").split()
+    return (root / "tests" / "anchors.txt").read_text(encoding="utf-8").split()
 
 
 def broken_links(names: list[str], text: str) -> set[str]:
@@ -416,6 +448,17 @@ def test_every_id_that_was_published_is_a_claim_with_its_anchor():
     assert names == sorted(claim.id for claim in papers.claims()), "a new id is added, an old one stays"
     assert not broken_links(names, page())
     assert all(claim.anchor == claim.id and re.fullmatch(r"[\w.]+", claim.id) for claim in papers.claims())
+
+
+@obligation("anchors")
+def test_the_ids_of_a_paper_are_published_and_stay(paper: str):
+    names = [name for name in published(checkout(paper)) if name.startswith(f"{paper}.")]
+    ids = {claim.id for claim in papers.claims(paper)}
+    assert ids <= {*names}, f"Expected the lines {sorted(ids - {*names})}."
+    assert {*names} <= ids, f"Expected the claims {sorted({*names} - ids)}: an id that was published stays."
+    assert paper not in papers.PAPERS or not broken_links(names, page()), (
+        "write docs/errata.md: dpnotes check --errata --write"
+    )
 
 
 def test_control_a_renamed_claim_breaks_its_link_and_a_heading_is_no_anchor():
@@ -504,25 +547,25 @@ def test_the_page_of_errata_is_current():
 
 
 def counts() -> str:
-    """Return README's sentence about the number of claims with each verdict."""
-    kinds = Counter(verdict.kind for paper in papers.PAPERS for verdict in verdicts(paper).values())
-    severities = Counter(claim.erratum.severity for claim in papers.claims() if claim.erratum)
-    conditional = sum(", given " in text for paper in papers.PAPERS for text in words(paper).values())
+    """Return README's sentence about the number of claims with each verdict, of the papers that it lists."""
+    claims = papers.claims(*SHOWN)
+    kinds = Counter(verdict.kind for paper in SHOWN for verdict in verdicts(paper).values())
+    severities = Counter(claim.erratum.severity for claim in claims if claim.erratum)
+    conditional = sum(", given " in text for paper in SHOWN for text in words(paper).values())
     confirmed = sum(kinds[kind] for kind in CONFIRMING) - conditional
     listed = ", ".join(f"{severities[severity]} {severity}" for severity in Severity if severity != Severity.PRIVACY)
     return (
         f"Of {kinds.total()} claims {confirmed} are confirmed, {conditional} confirmed only given a refuted claim, "
         f"{kinds[Kind.RESTATED]} restated (compared with the same formula, which proves nothing), "
         f"{kinds[Kind.NOT_CHECKABLE]} not checkable, and the others have an erratum. Privacy breaks in "
-        f"{len(mechanisms(papers.claims()))} mechanisms, by {severities[Severity.PRIVACY]} misprints; the other errata "
+        f"{len(mechanisms(claims))} mechanisms, by {severities[Severity.PRIVACY]} misprints; the other errata "
         f"are {listed}."
     )
 
 
 def test_readme_counts_the_verdicts():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert counts() in " ".join(readme.split())
-    assert counts().replace("restated", "confirmed") not in " ".join(readme.split())  # a control
+    assert counts() in README
+    assert counts().replace("restated", "confirmed") not in README  # a control
 
 
 # ---------------------------------------------------------------- the slow suite

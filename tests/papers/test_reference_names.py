@@ -4,19 +4,17 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from dpnotes import papers
 from dpnotes.papers.adaptive_batch import reference as adaptive
 from dpnotes.papers.budget_schedules import reference as schedules
 from dpnotes.papers.drift_escape import reference as escape
 from dpnotes.papers.goldstein import reference as nonsmooth
 from dpnotes.papers.noisy_sgd import reference as noisy
 
-MODULES = [adaptive, schedules, escape, nonsmooth, noisy]
-IDS = [module.__package__ for module in MODULES]
 # Arguments that look at examples. Noise and random directions do not, and what is only added noise is not secret data.
 DATA = {"gradients", "losses", "hessians", "minibatch", "values", "norm", "eigenvalue", "terms", "of_j"}
 # A release by its name, and the numbers that the printed selection of a point publishes with noise of their own.
@@ -87,9 +85,16 @@ def open_secrets(source: str) -> set[Name]:
     return {name for name in secrets(source) if not name[1].startswith("private_") and name[1] not in DATA}
 
 
-@pytest.mark.parametrize("module", MODULES, ids=IDS)
-def test_what_comes_from_data_and_is_not_released_is_named_private(module: ModuleType):
-    assert open_secrets(inspect.getsource(module)) == set()
+def reference(paper: str) -> str:
+    module = papers.part(paper, "reference")
+    assert module is not None, "Expected the algorithm for one run, whole."
+    return inspect.getsource(module)
+
+
+@pytest.mark.obligation("reference")
+def test_what_comes_from_data_and_is_not_released_is_named_private(paper: str):
+    found = sorted(name for _, name in open_secrets(reference(paper)))
+    assert not found, f"Expected names that begin with private_ for data that are not released, got {found}."
 
 
 CONTROLS = {
@@ -122,9 +127,9 @@ def unnumbered(source: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("module", MODULES, ids=IDS)
-def test_a_line_that_runs_as_printed_carries_its_number(module: ModuleType):
-    assert unnumbered(inspect.getsource(module)) == []
+@pytest.mark.obligation("reference")
+def test_a_line_that_runs_as_printed_carries_its_number(paper: str):
+    assert not (found := unnumbered(reference(paper))), f"Expected the numbers of their lines beside {found}."
 
 
 def test_control_a_number_that_is_missing_is_found():

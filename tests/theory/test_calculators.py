@@ -1,6 +1,5 @@
 """Calculators: arguments, domains, sets of constants, and arrays in which some cells are refused."""
 
-import importlib
 import random
 
 import numpy as np
@@ -31,7 +30,7 @@ SETS = Calculator(
 EVERY = {
     f"{paper}.{name}": value
     for paper in papers.PAPERS
-    for name, value in vars(importlib.import_module(f"dpnotes.papers.{paper}.calculators")).items()
+    for name, value in vars(papers.part(paper, "calculators") or object).items()
     if isinstance(value, Calculator)
 }
 

@@ -1,0 +1,1 @@
+"""A paper that is checked with dpnotes: its letters, claims, reference, algorithm and experiments."""

@@ -73,7 +73,9 @@ def test_experiments_can_decide_answer_their_question_and_have_a_quick_result(
 
 @obligation("notebook")
 @pytest.mark.slow
-def test_the_notebook_is_stored_as_it_runs(paper: str, monkeypatch: pytest.MonkeyPatch):
+def test_the_notebook_is_stored_as_it_runs(paper: str, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config):
+    if pytestconfig.getoption("--paper") is None:
+        pytest.skip("make check-notebooks runs all notebooks")
     from dpnotes.notebook.write import violations
     from tests.nbval_run import nbval
 

@@ -4,6 +4,7 @@ A working folder holds the notebooks and, in `docs/`, the pages that they link t
 copy and none to an original. Existing files are never overwritten.
 """
 
+import contextlib
 import datetime
 import hashlib
 import json
@@ -127,15 +128,19 @@ def trust(folder: Path) -> None:
     """Sign the notebooks of `folder` that are as they left this package, so that JupyterLab shows all they store.
 
     From the outputs of an unsigned notebook it strips styles, and charts stay light in a dark theme. What a reader
-    changed is theirs to trust.
+    changed is theirs to trust. Where the signatures cannot be written, nothing is signed.
     """
     import nbformat
+    from jupyter_core.paths import jupyter_data_dir
     from nbformat.sign import NotebookNotary
 
-    notary = NotebookNotary()
-    for name, content in originals().items():
-        if name.endswith(".ipynb") and (folder / name).read_bytes() == content:
-            notary.sign(nbformat.reads(content.decode(), as_version=4))
+    place = Path(jupyter_data_dir())
+    with contextlib.suppress(OSError):
+        place.mkdir(parents=True, exist_ok=True)
+        notary = NotebookNotary(data_dir=str(place))  # found by itself it would configure this process's logging
+        for name, content in originals().items():
+            if name.endswith(".ipynb") and (folder / name).read_bytes() == content:
+                notary.sign(nbformat.reads(content.decode(), as_version=4))
 
 
 def jupyterlab(folder: Path, port: int, browser: bool) -> list[str]:

@@ -199,7 +199,7 @@ def test_jupyterlab_trusts_copies_that_are_as_they_left_the_package(repository: 
     changed = Path("mine/rates.ipynb")
     changed.write_text(changed.read_text().replace("See", MINE))
     lab("mine")
-    signed = NotebookNotary().check_signature
+    signed = NotebookNotary(data_dir=os.environ["JUPYTER_DATA_DIR"]).check_signature
     assert signed(nbformat.read("mine/00_start_here.ipynb", 4)) and not signed(nbformat.read(changed, 4))
 
 

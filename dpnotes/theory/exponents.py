@@ -180,11 +180,11 @@ def _number(element: Any, parameter: Parameter) -> Any:
 def _sign(power: Any) -> int:
     if not isinstance(power, Exponent):
         return (power > 0) - (power < 0)
-    return _sign_within(power.value, power.parameter.low, power.parameter.high, float(power))
+    return _sign_within(power.value, power.parameter.low, power.parameter.high, in_the_middle(power) > 0)
 
 
 @lru_cache(maxsize=4096)
-def _sign_within(value: Any, low: Fraction, high: Fraction, middle: float) -> int:
+def _sign_within(value: Any, low: Fraction, high: Fraction, positive: bool) -> int:
     """The sign of a rational function on an open interval in which it has neither root nor pole."""
     for part in (value.numer, value.denom):
         for factor, _ in sympy.Poly(part.as_expr(), _X, domain="QQ").factor_list()[1]:
@@ -194,4 +194,4 @@ def _sign_within(value: Any, low: Fraction, high: Fraction, middle: float) -> in
                     raise Split(Fraction(int(root.p), int(root.q)))
             elif factor.count_roots(sympy.Rational(str(low)), sympy.Rational(str(high))):
                 raise Split(None)
-    return 1 if middle > 0 else -1
+    return 1 if positive else -1

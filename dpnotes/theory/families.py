@@ -58,7 +58,8 @@ def parts_of(expression: sympy.Expr, letter: Any) -> list[sympy.Expr]:
     """
     if letter is None:
         return [monomial_of(branch.powers) for branch in branches(expression)]
-    middle = sum(_ends(letter)) / 2
+    low, high = _ends(letter)
+    middle = (low + high) / 2
     near = Parameter.within(letter.name, middle, middle + Fraction(1, 10**9))  # no sign changes so near
     pieces = branches(expression.xreplace({letter: near}))
     return [monomial_of(branch.powers).xreplace({near: letter}) for branch in pieces]
@@ -153,14 +154,14 @@ def put_in(statement: S, letter: sympy.Symbol, value: Any) -> S:
     value = sympy.Rational(str(value)) if isinstance(value, Fraction) else sympy.sympify(value)
 
     def there(part: Any) -> Any:
+        if isinstance(part, sympy.Basic):
+            put: Any = part.xreplace({letter: value})
+            if put.has(sympy.nan, sympy.zoo, sympy.oo):
+                raise ValueError(f"Expected {part} to be defined at {letter} = {value}.")
+            return put
         if isinstance(part, Mapping | tuple) and letter in part:
             raise ValueError(f"Expected {letter}, which exponents depend on, to be neither chosen nor set to 1.")
-        if isinstance(part, Mapping):
-            return {key: there(inside) for key, inside in part.items()}
-        put = part.xreplace({letter: value}) if isinstance(part, sympy.Basic) else part
-        if isinstance(put, sympy.Basic) and put.has(sympy.nan, sympy.zoo, sympy.oo):
-            raise ValueError(f"Expected {part} to be defined at {letter} = {value}.")
-        return put
+        return {key: there(inside) for key, inside in part.items()} if isinstance(part, Mapping) else part
 
     changed = {f.name: there(getattr(statement, f.name)) for f in fields(statement)}  # type: ignore[arg-type]
     return replace(statement, **changed)  # type: ignore[type-var]

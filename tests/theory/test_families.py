@@ -95,6 +95,12 @@ def test_letters_that_a_paper_sets_to_1_free_units_with_a_letter_in_their_powers
     assert replace(rate, value=short, normalised=(G, M)).verdict().kind == Kind.UP_TO_CONSTANTS
     assert replace(rate, value=short, normalised=(G,)).verdict().kind == Kind.UNITS_DIFFER
     assert replace(rate, value=short**kappa, normalised=(G, M)).verdict().kind == Kind.NOT_IMPLIED
+    # At kappa = 2 the product gamma^2 M has no unit, so that gamma and M free one unit only.
+    gamma, Delta = letter("gamma", "", UNITS["gamma"]), letter("Delta", "", LOSS)
+    wrong = Rate(Delta, n / y, {"excess": Delta}, (Delta,), {"wrong": n / (y * Delta)}, normalised=(gamma, M))
+    assert wrong.verdict().kind == Kind.UNITS_DIFFER
+    short = rate.value.xreplace({gamma: sympy.Integer(1), M: sympy.Integer(1)})
+    assert replace(rate, value=short, normalised=(gamma, M)).verdict().kind == Kind.UP_TO_CONSTANTS
 
 
 # ---------------------------------------------------------------- where the best balance changes with the letter

@@ -210,9 +210,9 @@ ORACLES: dict[type, dict[str, Factory]] = {
         "data set, zero-out": lambda p, n: spider(DataSetSamples(p, 3), n, relation=Relation.ZERO_OUT),
         "whole": lambda p, n: spider(DataSetSamples(p), n, rho=3.0, sampling=WHOLE, difference_multiplier=2.0),
         "virtual": lambda p, n: spider(listed(p), n),
-        "tree": lambda p, n: spider(DataSetSamples(p), n, Tree(8), Tree(8).max_cost(1.0), term_sensitivity=0.5),
+        "tree": lambda p, n: spider(DataSetSamples(p), n, Tree(8), Tree(8).max_cost(1.0), term_sensitivity=0.5 * G),
         "smoothed, losses": lambda p, n: smoothed(
-            p, n, "zeroth", 1.14, mechanism=Tree(8), rho=Tree(8).max_cost(1.0), term_sensitivity=0.57
+            p, n, "zeroth", 1.14, mechanism=Tree(8), rho=Tree(8).max_cost(1.0), term_sensitivity=0.57 * G
         ),
         "smoothed, gradients": lambda p, n: smoothed(
             p, n, "first", 1.05, rho=3.0, sampling=WHOLE, difference_multiplier=2.0

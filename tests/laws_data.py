@@ -18,7 +18,7 @@ from dpnotes.core import Estimate, Price, Relation, Request
 from dpnotes.random.streams import Streams
 
 DIM, N, STEPS = 3, 20, 5
-G, M = 1.0, 2.0  # norm of a gradient, and its change per length of a move, in tame data
+G, M = 1.25, 2.0  # norm of a gradient, and its change per length of a move, in tame data; powers of 1 are alike
 LOSS = 1.0
 DTYPES = {torch.float64: 1e-9, torch.float32: 1e-4}  # relative rounding error allowed in a sensitivity
 ALONG = torch.tensor([[2.0, 1.0, 2.0]], dtype=torch.float64) / 3  # of length 1 in the Euclidean norm only
@@ -188,8 +188,9 @@ def overheard(
 ) -> Iterator[None]:
     """Record the requests to mechanisms while this context lasts; with `aside` they release their noise alone.
 
-    A `script` has the requests of a step that was played before. Its first release is then the noise that it had; the
-    releases beside it return the values that they had, so that what follows from them is the same again.
+    A `script` has the requests of a step that was played before. With `aside` its first release is then the noise that
+    it had, and the releases beside it return the values that they had; else all answers are replaced by those it had.
+    Either way what follows from released values is the same again.
     """
 
     def wrapped(original: Any) -> Any:
@@ -199,11 +200,14 @@ def overheard(
             if script is not None:
                 assert place < len(script), "Expected as many releases in a step as before, got more."
                 before = script[place][0]
-                answer = replace(answer, l2_sensitivity=before.answer.l2_sensitivity)
-                request = replace(request, noise_std=before.noise_std)
+                if aside:
+                    answer = replace(answer, l2_sensitivity=before.answer.l2_sensitivity)
+                    request = replace(request, noise_std=before.noise_std)
+                else:
+                    answer = replace(answer, value=before.answer.value)
             state, value, price = original(self, state, replace(request, answer=answer), streams)
             log.append((request, value.clone(), price))
-            return state, script[place][1].clone() if script and place else value, price
+            return state, script[place][1].clone() if script and place and aside else value, price
 
         return release
 
@@ -219,7 +223,8 @@ def play(
 ) -> Play:  # fmt: skip
     """Run an oracle along `path`, with answers set aside or not, for two steps more than the examples last.
 
-    With the `transcript` of an earlier play its noise is drawn again, and releases beside the gradient are the same.
+    With the `transcript` of an earlier play its noise is drawn again, and releases beside the gradient are the same;
+    with answers not set aside all releases are the same.
     """
     runs, seen = len(streams) if runs is None else runs, Play()
     state = oracle.init(path(0, runs, dtype))
@@ -236,8 +241,11 @@ def play(
 
 
 @cache
-def on_neighbours(make: Factory) -> list[tuple[Play, Play, float, torch.dtype]]:
-    """Run an oracle on pairs of neighbours, one run per pair: on tame data and, for enforced bounds, on wild data."""
+def on_neighbours(make: Factory, aside: bool = True) -> list[tuple[Play, Play, float, torch.dtype]]:
+    """Run an oracle on pairs of neighbours, one run per pair: on tame data and, for enforced bounds, on wild data.
+
+    Without `aside` the answers on the first data set are released for both: an oracle may follow large values alone.
+    """
     probe = play(make(Bowls(data_sets(True)[:1]), 1), Streams.of(0, [0]), torch.float64, 1).released
     assert probe, "Expected an estimate to come from a mechanism, which was asked for nothing."
     answer, pairs = probe[0][0].answer, []
@@ -245,7 +253,9 @@ def on_neighbours(make: Factory) -> list[tuple[Play, Play, float, torch.dtype]]:
         for tame in (True, False) if answer.basis == "enforced" else (True,):
             both = [rows.to(dtype) for rows in neighbours(answer.relation, tame)]
             streams = Streams(keys("laws", len(both[0])))
-            one, two = (play(make(Bowls(rows), len(rows)), streams, dtype) for rows in both)
+            first, second = (make(Bowls(rows), len(rows)) for rows in both)
+            one = play(first, streams, dtype, aside=aside)
+            two = play(second, streams, dtype, aside=aside, transcript=None if aside else one)
             pairs.append((one, two, tolerance, dtype))
     return pairs
 

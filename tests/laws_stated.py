@@ -68,7 +68,8 @@ def kinds(make: Factory, seen: Play) -> list[str]:
 
 def sensitivity(make: Factory) -> None:
     """1: a neighbour moves no answer of a run by more than the declared sensitivity; some reach it, for every kind."""
-    for one, two, tolerance, dtype in on_neighbours(make):
+    noise_alone, answered = on_neighbours(make), on_neighbours(make, aside=False)
+    for pair, (one, two, tolerance, dtype) in enumerate([*noise_alone, *answered]):
         attained: dict[str, float] = {}
         for place, (kind, (moved, request)) in enumerate(zip(kinds(make, one), moves(one, two), strict=True)):
             declared = request.answer.l2_sensitivity.double()
@@ -80,6 +81,8 @@ def sensitivity(make: Factory) -> None:
             if bool((request.active & (declared > 0)).any()):
                 share = float((moved / declared.clamp_min(1e-300)).max())
                 attained[kind] = max(share, attained.get(kind, 0.0))
+        if pair >= len(noise_alone):  # a bound that follows answers may be above all that tame data reach
+            continue
         for kind, share in attained.items():
             assert share > ATTAINED, f"Expected neighbours to reach l2_sensitivity of {kind}, got {share:.3g} of it."
         assert attained, "Expected neighbours to reach l2_sensitivity, got releases that it is 0 of."
@@ -90,7 +93,8 @@ def leaks(make: Factory) -> None:
     rows = data_sets(True)  # once the answers are hidden, any two data sets must behave like neighbours
     others = [0 * rows, -rows, 1e3 * rows, rows.flip(1) + 2 * LOSS, torch.nan * rows]
     plays = [play(make(Bowls(data), len(data)), Streams.of(0, range(3)), torch.float64) for data in (rows, *others)]
-    pairs = [(one, two) for one, two, _, _ in on_neighbours(make)] + [(plays[0], other) for other in plays[1:]]
+    pairs = [(one, two) for one, two, _, _ in [*on_neighbours(make), *on_neighbours(make, aside=False)]]
+    pairs += [(plays[0], other) for other in plays[1:]]
     for one, two in pairs:
         for left, right in zip(one.results, two.results, strict=True):
             same(left, right, "to be public")
@@ -119,7 +123,7 @@ def same(one: Any, other: Any, what: str, left: Any = slice(None), right: Any = 
 
 def price(make: Factory) -> None:
     """2: the effect of neighbours costs at most the amount that was priced, metered, declared and claimed."""
-    for one, two, tolerance, _ in on_neighbours(make):
+    for one, two, tolerance, _ in [*on_neighbours(make), *on_neighbours(make, aside=False)]:
         more = 1 + 100 * tolerance
         cost = sum(0.5 * (moved / request.noise_std.double()) ** 2 for moved, request in moves(one, two))
         reused = fresh = torch.zeros(len(one.estimates[0].gradient), dtype=torch.float64)

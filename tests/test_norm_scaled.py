@@ -31,6 +31,7 @@ def test_law(name: str) -> None:
 
 NORM = "norm = values[1][:, 0].to(self.noise_multiplier)"
 CLIP = "clip = 2 * state.memory.norm.nan_to_num(nan=self.norm_bound).clamp(self.norm_bound / 10, self.norm_bound)"
+GRADIENT = "gradient = self.releases.bound(clip, self.problem.num_examples)"
 BOUND = "norm = self.releases.bound(self.norm_bound, self.problem.num_examples, span=True)"
 ANSWERS = "return Answer(gradient), Answer(norm)"
 KINDS = 'kinds: ClassVar[tuple[str, ...]] = ("gradient", "norm")'
@@ -50,10 +51,25 @@ BROKEN = {
         CLIP, f"clip = 2 * {EXACT.format('x')}", "sensitivity", "a public noise_std",
     ),
     "a norm's sensitivity 7 times too small": (
-        BOUND, BOUND.replace("norm_bound,", "norm_bound / 7,"), "sensitivity", "0.0475 or more in release 1",
+        BOUND, BOUND.replace("norm_bound,", "norm_bound / 7,"), "sensitivity", "0.0594 or more in release 1",
+    ),
+    "a norm's sensitivity with a wrong power of the bound": (
+        BOUND, BOUND.replace("norm_bound,", "norm_bound**0.5,"), "sensitivity", "0.0594 or more in release 1",
+    ),
+    "a scale from the exact norm where the released one is large": (
+        CLIP, f"{CLIP}\n        clip = torch.where(state.memory.norm > 0.5, 2 * {EXACT.format('x')}, clip)",
+        "sensitivity", "a public noise_std",
+    ),
+    "a clip above its bound where the released norm is large": (
+        GRADIENT, GRADIENT.replace("clip,", "clip / (1 + (state.memory.norm > 0.5)),"),
+        "price", "tell apart to be paid",
+    ),
+    "a norm without noise where the released one is large": (
+        NORM, f"{NORM}\n        norm = torch.where(norm > 0.5, {EXACT.format('plan.x')}, norm)",
+        "leaks", r"memory\.norm to be public",
     ),
     "a norm's sensitivity that is never reached": (
-        BOUND, BOUND.replace("norm_bound,", "norm_bound * 2,"), "sensitivity", "reach l2_sensitivity of norm, got 0.4",
+        BOUND, BOUND.replace("norm_bound,", "norm_bound * 2,"), "sensitivity", "reach l2_sensitivity of norm, got 0.5",
     ),
     "a clip that is below the norms": (CLIP, CLIP.replace("2 *", "0.5 *"), "unbiased", "the gradient in step 0"),
     "no answer to the second ask": (ANSWERS, "return (Answer(gradient),)", "leaks", "num_answers=1 to be 2, one to e"),

@@ -180,18 +180,24 @@ def _number(element: Any, parameter: Parameter) -> Any:
 def _sign(power: Any) -> int:
     if not isinstance(power, Exponent):
         return (power > 0) - (power < 0)
-    return _sign_within(power.value, power.parameter.low, power.parameter.high, float(power))
+    return _sign_within(power.value, power.parameter.low, power.parameter.high, in_the_middle(power) > 0)
 
 
 @lru_cache(maxsize=4096)
-def _sign_within(value: Any, low: Fraction, high: Fraction, middle: float) -> int:
+def _sign_within(value: Any, low: Fraction, high: Fraction, positive: bool) -> int:
     """The sign of a rational function on an open interval in which it has neither root nor pole."""
     for part in (value.numer, value.denom):
-        for factor, _ in sympy.Poly(part.as_expr(), _X, domain="QQ").factor_list()[1]:
+        for factor in _factors(part):
             if factor.degree() == 1:
                 root = -factor.nth(0) / factor.nth(1)
                 if low < Fraction(int(root.p), int(root.q)) < high:
                     raise Split(Fraction(int(root.p), int(root.q)))
             elif factor.count_roots(sympy.Rational(str(low)), sympy.Rational(str(high))):
                 raise Split(None)
-    return 1 if middle > 0 else -1
+    return 1 if positive else -1
+
+
+@lru_cache(maxsize=4096)
+def _factors(part: Any) -> list[sympy.Poly]:
+    """The irreducible factors of a polynomial, which are the same on every interval."""
+    return [factor for factor, _ in sympy.Poly(part.as_expr(), _X, domain="QQ").factor_list()[1]]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from fractions import Fraction
 from functools import partial
+from itertools import groupby
 from typing import Any, TypeVar
 
 import sympy
@@ -22,6 +23,7 @@ from dpnotes.theory.verdicts import Kind, Verdict
 
 S = TypeVar("S", bound=Statement)
 _REFUTING = (Kind.CONTRADICTED, Kind.NOT_IMPLIED, Kind.IMPROVABLE)  # one value of the letter shows them
+_FALSE = (Kind.CONTRADICTED, Kind.NOT_IMPLIED)
 _ORDER = (*_REFUTING, Kind.UP_TO_LOGS, Kind.UP_TO_CONSTANTS, Kind.RESTATED)  # from the worst verdict to the best
 _MOST_PARTS = 40  # of an interval
 
@@ -56,7 +58,8 @@ def parts_of(expression: sympy.Expr, letter: Any) -> list[sympy.Expr]:
     """
     if letter is None:
         return [monomial_of(branch.powers) for branch in branches(expression)]
-    middle = Fraction((letter.domain.low + letter.domain.high) / 2).limit_denominator(1000)
+    low, high = _ends(letter)
+    middle = (low + high) / 2
     near = Parameter.within(letter.name, middle, middle + Fraction(1, 10**9))  # no sign changes so near
     pieces = branches(expression.xreplace({letter: near}))
     return [monomial_of(branch.powers).xreplace({near: letter}) for branch in pieces]
@@ -81,12 +84,12 @@ def for_every_value(statement: S, check: Callable[[S], Verdict]) -> Verdict:
     letter = parameter_of(statement)
     if letter is None:
         return check(statement)
-    low, high = (Fraction(end).limit_denominator(1000) for end in (letter.domain.low, letter.domain.high))
+    low, high = _ends(letter)
     found: dict[Any, Verdict] = {}  # by value, and by open interval
     waiting: list[Any] = [(low, high)]
     waiting += [low + (high - low) * k / 4 for k in (4, 3, 2, 1, 0) if letter.domain.closed or 0 < k < 4]
     undecided = ""
-    while waiting and not undecided:
+    while waiting:
         place = waiting.pop()
         within = isinstance(place, tuple)
         try:
@@ -94,32 +97,45 @@ def for_every_value(statement: S, check: Callable[[S], Verdict]) -> Verdict:
             found[place] = check(one)
         except Split as split:
             if split.at is None or len(found) > _MOST_PARTS:
-                undecided = f"a sign changes between {letter} = {place[0]} and {place[1]}, at no rational value"
+                where = "no rational value" if split.at is None else "more values than are tried"
+                undecided = f"a sign changes between {letter} = {place[0]} and {place[1]}, at {where}"
             else:
                 waiting += [(split.at, place[1]), (place[0], split.at), split.at]
             continue
-        if found[place].kind in _REFUTING and not within:
-            certificate = partial(_at, found[place], letter, place)
-            return Verdict(found[place].kind, f"at {letter} = {place}: {found[place].evidence}", certificate)
-        if found[place].kind in _REFUTING:
+        if within and found[place].kind in _REFUTING:
             waiting.append(sum(place) / 2)  # where the same is seen in numbers
-    return _confirmed(letter, found, undecided)
+        elif found[place].kind in _FALSE:
+            break  # what is improvable at one value may be false at another
+    return _worst(letter, found, undecided)
 
 
-def _confirmed(letter: Any, found: Mapping[Any, Verdict], undecided: str) -> Verdict:
-    """The verdict if no value refutes the statement; `undecided` says why an interval was not checked."""
-    kind = min((verdict.kind for verdict in found.values()), key=_ORDER.index)
+def _worst(letter: Any, found: Mapping[Any, Verdict], undecided: str) -> Verdict:
+    """The worst of the verdicts that were found; `undecided` says why an interval was not checked."""
     values = [place for place in found if isinstance(place, Fraction)]
+    worst = min(values, key=lambda value: _ORDER.index(found[value].kind))
+    if found[worst].kind in _REFUTING:
+        certificate = partial(_at, found[worst], letter, worst)
+        unproved = f"; nothing is proved elsewhere: {undecided}" if undecided else ""
+        return Verdict(found[worst].kind, f"at {letter} = {worst}: {found[worst].evidence}{unproved}", certificate)
+    kind = min((verdict.kind for verdict in found.values()), key=_ORDER.index)
     certificate = partial(certificates.other, "family", letter=letter, values=[str(value) for value in values])
     if undecided:
         said = f"{kind} at {letter} = {', '.join(map(str, sorted(values)))}, and nothing between: {undecided}"
         return Verdict(Kind.NOT_REFUTED, said, certificate)
-    ends: dict[str, list[Fraction]] = {}
-    for low, high in sorted(place for place in found if isinstance(place, tuple)):
-        ends.setdefault(found[low, high].evidence, [low])[1:] = [high]
-    said = [f"for {low} < {letter} < {high}: {evidence}" for evidence, (low, high) in ends.items()]
+    said = {}
+    intervals = sorted(place for place in found if isinstance(place, tuple))
+    for evidence, neighbours in groupby(intervals, key=lambda place: found[place].evidence):
+        ends = [end for place in neighbours for end in place]
+        said[f"for {ends[0]} < {letter} < {ends[-1]}: {evidence}"] = evidence
     everywhere = f"exactly, for all {letter.domain.describe(str(letter))}"
-    return Verdict(kind, f"{everywhere}: {'; '.join(said) if len(said) > 1 else next(iter(ends))}", certificate)
+    return Verdict(kind, f"{everywhere}: {'; '.join(said if len(said) > 1 else said.values())}", certificate)
+
+
+def _ends(letter: Any) -> list[Fraction]:
+    """The ends of the letter's interval, as simple as they are meant."""
+    exact = [Fraction(end) for end in (letter.domain.low, letter.domain.high)]
+    simple = [end.limit_denominator(1000) for end in exact]
+    return [one if float(one) == float(end) else end for one, end in zip(simple, exact, strict=True)]
 
 
 def _at(verdict: Verdict, letter: Any, value: Fraction) -> dict[str, Any]:
@@ -138,9 +154,14 @@ def put_in(statement: S, letter: sympy.Symbol, value: Any) -> S:
     value = sympy.Rational(str(value)) if isinstance(value, Fraction) else sympy.sympify(value)
 
     def there(part: Any) -> Any:
-        if isinstance(part, Mapping):
-            return {key: there(inside) for key, inside in part.items()}
-        return part.xreplace({letter: value}) if isinstance(part, sympy.Basic) else part
+        if isinstance(part, sympy.Basic):
+            put: Any = part.xreplace({letter: value})
+            if put.has(sympy.nan, sympy.zoo, sympy.oo):
+                raise ValueError(f"Expected {part} to be defined at {letter} = {value}.")
+            return put
+        if isinstance(part, Mapping | tuple) and letter in part:
+            raise ValueError(f"Expected {letter}, which exponents depend on, to be neither chosen nor set to 1.")
+        return {key: there(inside) for key, inside in part.items()} if isinstance(part, Mapping) else part
 
     changed = {f.name: there(getattr(statement, f.name)) for f in fields(statement)}  # type: ignore[arg-type]
     return replace(statement, **changed)  # type: ignore[type-var]

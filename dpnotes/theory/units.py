@@ -141,7 +141,7 @@ def _require_none(argument: sympy.Basic, expression: sympy.Basic) -> None:
 
 
 def equal_modulo(unit: Unit, other: Unit, free: Sequence[Unit]) -> bool:
-    """Return whether two units are equal once every unit of `free` is set to 1.
+    """Return whether two units are equal once every unit of `free` is set to 1, for all values of a letter in powers.
 
     >>> equal_modulo(LOSS, LENGTH, [LOSS / LENGTH]), equal_modulo(LOSS, LENGTH, [LOSS])
     (True, False)
@@ -153,8 +153,24 @@ def equal_modulo(unit: Unit, other: Unit, free: Sequence[Unit]) -> bool:
     if not directions:
         return False
 
-    def parallel(left: Unit, right: Unit) -> bool:
-        return _power(left.loss * right.length - left.length * right.loss) == 0
+    def across(left: Unit, right: Unit) -> Power:
+        return _power(left.loss * right.length - left.length * right.loss)
 
-    spans_all = any(not parallel(directions[0], one) for one in directions[1:])
-    return spans_all or parallel(difference, directions[0])
+    areas = [across(directions[0], one) for one in directions[1:]]
+    if not any(areas) and across(difference, directions[0]) != 0:
+        return False
+    # Where one of these powers is 0, fewer units are free.
+    for power in (*areas, directions[0].loss, directions[0].length):
+        top, _ = sympy.fraction(power)
+        if len(top.free_symbols) != 1 or not top.is_polynomial():
+            continue
+        (letter,) = top.free_symbols
+        for value in filter(letter.domain.holds, sympy.real_roots(top)):
+            here, *others = (_at(one, letter, value) for one in (difference, *directions))
+            if not equal_modulo(here, NONE, others):
+                return False
+    return True
+
+
+def _at(unit: Unit, letter: sympy.Basic, value: sympy.Expr) -> Unit:
+    return Unit(*(_power(sympy.sympify(power).xreplace({letter: value})) for power in (unit.loss, unit.length)))

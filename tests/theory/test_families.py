@@ -95,6 +95,12 @@ def test_letters_that_a_paper_sets_to_1_free_units_with_a_letter_in_their_powers
     assert replace(rate, value=short, normalised=(G, M)).verdict().kind == Kind.UP_TO_CONSTANTS
     assert replace(rate, value=short, normalised=(G,)).verdict().kind == Kind.UNITS_DIFFER
     assert replace(rate, value=short**kappa, normalised=(G, M)).verdict().kind == Kind.NOT_IMPLIED
+    # At kappa = 2 the product gamma^2 M has no unit, so that gamma and M free one unit only.
+    gamma, Delta = letter("gamma", "", UNITS["gamma"]), letter("Delta", "", LOSS)
+    wrong = Rate(Delta, n / y, {"excess": Delta}, (Delta,), {"wrong": n / (y * Delta)}, normalised=(gamma, M))
+    assert wrong.verdict().kind == Kind.UNITS_DIFFER
+    short = rate.value.xreplace({gamma: sympy.Integer(1), M: sympy.Integer(1)})
+    assert replace(rate, value=short, normalised=(gamma, M)).verdict().kind == Kind.UP_TO_CONSTANTS
 
 
 # ---------------------------------------------------------------- where the best balance changes with the letter
@@ -115,6 +121,20 @@ def test_an_interval_is_split_where_another_term_takes_over():
     wave = sympy.prod([kappa - Rational(k, 4) for k in range(4, 9)])
     between = pieces(1 + n ** (kappa / 2 - Rational(3, 4)) + n ** (20 * wave)).verdict()
     assert between.kind == Kind.IMPROVABLE and between.evidence.startswith("at kappa = 9/8: ")
+    bump = n ** ((kappa - Rational(5, 4)) * (Rational(3, 2) - kappa))
+    said = Rate(x, 1 + bump, {"up": y, "down": 1 / y, "bump": bump}, (y,)).verdict().evidence
+    assert "for 1 < kappa < 5/4: " in said and "for 3/2 < kappa < 2: " in said, "a piece that comes back is said twice"
+
+
+def test_what_is_improvable_at_one_value_and_false_at_another_is_not_confirmed():
+    verdict = Rate(x, n ** Rational(3, 2), {"up": n**kappa * y, "down": n**kappa / y}, (y,)).verdict()
+    assert verdict.kind == Kind.NOT_IMPLIED and verdict.evidence.startswith("at kappa = 7/4: n**(7/4) is lost")
+
+
+def test_an_interval_is_checked_up_to_its_ends():
+    near = letter("kappa", "exponent", domain=Domain(1, 2.0004, closed=True))
+    terms = {"up": y, "down": 1 / y, "grows": n ** (2 * near - 4)}
+    assert Rate(x, 1 + n ** (near - 2), terms, (y,)).verdict().kind == Kind.NOT_IMPLIED
 
 
 def test_what_changes_at_an_irrational_value_is_checked_at_values_and_says_so():
@@ -144,6 +164,10 @@ def test_an_open_interval_leaves_out_its_ends():
         (lambda: Rate(x, n ** (kappa * epsilon), {"term": n}), "with a bounded domain, got epsilon, kappa"),
         (lambda: Rate(x, n ** sympy.sqrt(kappa), {"term": n}), "is not rational"),
         (lambda: Rate(x, n**kappa * (kappa - 1), {"term": n}), "the factor 0 is not positive"),
+        (lambda: Rate(x, n**kappa, {"term": n**kappa}, (kappa,)), "kappa, .* neither chosen nor set to 1"),
+        (lambda: Choice({kappa: sympy.Integer(1)}, {"term": n**kappa}, n**kappa), "kappa, .* neither chosen nor"),
+        (lambda: Rate(x, y, {"term": y}, regime={"small": n ** (1 / (kappa - 1))}), "be defined at kappa = 1"),
+        (lambda: Rate(x, n, {"a": y}, (y,), {"b": n / y, "c": (n / y) ** (1 / (3 * kappa - 4))}), "at kappa = 4/3"),
     ],
 )
 def test_what_is_no_family_is_refused(call: Any, message: str):

@@ -4,7 +4,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -145,7 +145,7 @@ class ModuleProblem:
             run, self._loss = self._as_known_operations(vouched)
         except Open as error:
             self.opens = str(error)
-        if self.opens and (drops(own) or self._dropouts):
+        if self.opens and (drops(own) or self._dropouts or self._drops_by_functions()):
             run = own
             with draws_nothing(self._device), or_open(f"Expected no dropout in code that {_UNTRIED}"):
                 self._find_dropouts(run)
@@ -510,6 +510,12 @@ class ModuleProblem:
         """A copy of the module as it was given, of the same tensors: code that keeps what it sees keeps it there."""
         tensors = [*self._module.parameters(), *self._module.buffers()]
         return copy.deepcopy(self._module, {id(tensor): tensor for tensor in tensors})
+
+    def _drops_by_functions(self) -> bool:
+        """Return whether code that has no layer of dropout drops on a stand-in; if it fails there, no."""
+        with suppress(Exception), torch.random.fork_rng([self._device] if self._device.type == "cuda" else []):
+            return bool(sites_of(lambda: self._same_tensors()(*(tensor[:1] for tensor in self._data.stand_ins[0]))))
+        return False
 
     def _find_dropouts(self, run: nn.Module) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """The inputs of one stand-in, and masks of ones for all; the module itself is evaluated from here on."""

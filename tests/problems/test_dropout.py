@@ -71,11 +71,12 @@ class Fused(nn.Module):
 
 
 class Unfollowed(nn.Module):
-    """Code that torch.fx cannot follow, and that drops."""
+    """Code that torch.fx cannot follow, and that drops by a function, and by a layer or not."""
 
-    def __init__(self) -> None:
+    def __init__(self, layer: bool) -> None:
         super().__init__()
-        self.first, self.drop, self.last = nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3)
+        self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 3)
+        self.drop = nn.Dropout(0.5) if layer else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.first(x).tanh() * len(x)
@@ -103,7 +104,8 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "attention": lambda: Attention(False),
     "attention and weights": lambda: Attention(True),
     "fused": Fused,
-    "unfollowed": Unfollowed,
+    "unfollowed": lambda: Unfollowed(True),
+    "unfollowed function": lambda: Unfollowed(False),
     "encoder": lambda: nn.Sequential(
         nn.Unflatten(1, (3, 2)),
         nn.TransformerEncoderLayer(2, 1, 4, dropout=0.3, batch_first=True),
@@ -148,7 +150,7 @@ def test_gradients_are_those_of_plain_autograd_with_these_masks(name: str):
     problem = problem_of(name)
     x = point(problem)
     gradients = problem.drawing(STREAMS, torch.tensor([4, 9])).gradients(x)
-    assert (problem.opens is None) == (name != "unfollowed") and problem._passes.one_by_one is None
+    assert (problem.opens is None) == (not name.startswith("unfollowed")) and problem._passes.one_by_one is None
     for run, call in ((0, 4), (1, 9)):
         expected = by_hand(name, problem, x, run, call)
         assert torch.allclose(gradients.norms()[run], expected.norm(dim=1), atol=1e-14, rtol=1e-12)

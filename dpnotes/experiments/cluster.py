@@ -85,4 +85,5 @@ def workers(address: str) -> Iterator[Cluster]:
         if not found:
             raise ClusterError(f"Expected the scheduler at {address} to have workers; it has none.")
         free: dict[str, int] = client.run(_available)  # type: ignore[assignment]
-        yield Cluster(client, len(found), min([*(each["memory_limit"] for each in found), *free.values()]))
+        limits = [each["memory_limit"] for each in found if each["memory_limit"]]  # 0: no limit
+        yield Cluster(client, len(found), min([*limits, *free.values()]))

@@ -25,7 +25,7 @@ from dpnotes.experiments import cells as cells_of
 from dpnotes.experiments import store
 from dpnotes.experiments.cells import Cells
 from dpnotes.experiments.chunks import format_bytes, parse_memory
-from dpnotes.experiments.provenance import code_of, commit_in_words, environment, now
+from dpnotes.experiments.provenance import code_of, commit_in_words, environment, now, source_hash
 from dpnotes.experiments.records import Table, name_of
 from dpnotes.experiments.spec import Cell, Context, Decision, Experiment, Spec, alone, canonical_json
 from dpnotes.util import allocator, validate
@@ -267,12 +267,15 @@ def _by_other_code(cells: Cells, headers: list[dict[str, Any]]) -> str:
 
 def execute(cells: Cells, cell: Cell, plan: RunPlan) -> Computed:
     """Compute one cell, for the caller to keep. Cell and spec are copies, so that no cell can change another's."""
-    if plan.elsewhere and plan.device == "cpu":
-        _refuse_a_small_worker(plan.memory_bytes)
+    if plan.elsewhere and source_hash() != cells.code["source"]:
+        where = f"on {platform.node()} to be that of the machine that runs {cells.experiment.id}"
+        raise ValueError(f"Expected the source of dpnotes {where}: results name one code.")
     # A checkpoint is of this code: a cell that other code began is begun again.
     checkpoint = cells.folder / f"{name_of(cell)}-{cells.code['source'][:12]}.pt"
     context = Context(plan.device, plan.memory_bytes, checkpoint=checkpoint, processes=plan.processes)
     with _ONE_CELL:
+        if plan.elsewhere and plan.device == "cpu":
+            _refuse_a_small_worker(plan.memory_bytes)
         started = time.perf_counter()
         columns = compute(cells.experiment, cells.spec, cell, context)
     if plan.processes.size > 1:
@@ -303,6 +306,8 @@ def compute(experiment: Experiment, spec: Spec, cell: Cell, context: Context) ->
     try:
         with allocator.kept_until_the_end():
             return store.as_columns(experiment.run_cell(Spec.from_json(spec.json), json.loads(text), context))
+    except SystemExit as error:  # for which a worker's thread would end, and its head wait
+        raise RuntimeError(f"Expected a cell that returns, not one that exits with {error.code}: {text}.") from None
     except Exception as error:
         error.add_note(f"in cell {text} of {experiment.id}")
         raise

@@ -244,6 +244,7 @@ class _ReadsAlone(fx.Interpreter):
     """An interpreter of a traced list that refuses operations which change their arguments, whatever their schema."""
 
     def run_node(self, n: fx.Node) -> Any:
+        self.extra_traceback = False  # an error is a line
         if n.op not in ("call_function", "call_method"):
             return super().run_node(n)
         given = [t for t in tree_leaves(self.fetch_args_kwargs_from_env(n)) if isinstance(t, Tensor)]
@@ -359,7 +360,9 @@ def _check(node: fx.Node) -> None:
         if not of_functional or any(each is not None for each in statistics):
             raise Open(f"it calls {name} with statistics, to which it writes: use the layer of torch.nn")
     if of_functional:
-        node.kwargs = {**node.kwargs, **({"inplace": False} if node.kwargs.get("inplace") else {})}
+        # Dropout, off when this is compared with the code, keeps what it does in place, and is refused as it writes.
+        plain = node.kwargs.get("inplace") and "dropout" not in name
+        node.kwargs = {**node.kwargs, **({"inplace": False} if plain else {})}
     elif name not in _METHODS and not _only_reads(name):
         raise Open(f"it calls {name}, which writes to what it is given, gives more than tensors, or is not torch's")
 

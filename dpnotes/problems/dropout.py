@@ -10,13 +10,17 @@ both: the streams have to be secret.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C._autograd import _top_saved_tensors_default_hooks  # type: ignore[attr-defined]
+from torch._C._functorch import TransformType, get_interpreter_stack  # type: ignore[attr-defined]
+from torch.autograd.graph import disable_saved_tensors_hooks
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
@@ -74,26 +78,33 @@ def sites_of(run: Callable[[], Any]) -> tuple[Site, ...]:
     return tuple(found)
 
 
-def masked(masks: Iterable[Tensor]) -> TorchFunctionMode:
+@contextmanager
+def masked(masks: Iterable[tuple[Site, Tensor]]) -> Iterator[None]:
     """A context in which the dropouts of code multiply by these masks, one after the other.
 
+    Torch raises an error in it for a checkpoint, which would pass through dropouts again outside of the context.
+
     Args:
-      masks: of one example, `(1, *site.shape)` each.
+      masks: of one example, `(1, *site.shape)` each, with their sites.
 
     Example:
-      >>> with masked([torch.tensor([[[0.0, 2.0, 2.0]]])]):
+      >>> with masked([(Site((1, 3), 0.5), torch.tensor([[[0.0, 2.0, 2.0]]]))]):
       ...     nn.Dropout(0.5)(torch.ones(1, 3))
       tensor([[0., 2., 2.]])
     """
     left = iter(masks)
 
     def following(site: Site) -> Tensor:
-        mask = next(left, None)
-        if mask is None or mask.shape[1:] != site.shape:
+        expected, mask = next(left, (None, torch.empty(0)))
+        if expected != site:
             raise ValueError("Expected a module whose dropouts do not depend on the example: it comes to another one.")
         return mask[0]
 
-    return _Dropout(following)
+    again = "Expected no checkpointing around dropout: its masks would be drawn again in the backward pass."
+    # Torch's own hooks around a pass, which move tensors, cannot be disabled.
+    hooks = nullcontext() if _top_saved_tensors_default_hooks(False) else disable_saved_tensors_hooks(again)
+    with hooks, _Dropout(following):
+        yield
 
 
 def masks(draws: Draws, run: int, examples: Tensor, sites: Sequence[Site], dtype: torch.dtype) -> tuple[Tensor, ...]:
@@ -129,35 +140,39 @@ class _Dropout(TorchFunctionMode):
 
     def __init__(self, mask: Callable[[Site], Tensor]) -> None:
         super().__init__()
-        self._mask = mask
+        self._mask, self._vmaps = mask, _vmaps()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call the function, with masks in place of what it would draw."""
         kwargs = kwargs or {}
-        if func in _TOGETHER:
-            given = dict(zip(("input", "p", "training"), args, strict=False)) | kwargs
+        if "dropout" in (name := getattr(func, "__name__", "")):
+            given = dict(zip(("input", "p", "training", "inplace"), args, strict=False)) | kwargs
             p = given.get("p", 0.5) if given.get("training", True) else 0.0
-            return self._kept(given["input"], p, _TOGETHER[func])
+            if func in _TOGETHER:
+                return self._kept(given["input"], p, _TOGETHER[func], given.get("inplace", False))
+            if p:
+                raise ValueError(
+                    f"Expected {name} to drop nothing: its draws cannot be replayed for each example; use nn.Dropout."
+                )
         if func is functional.multi_head_attention_forward:
             with self:
                 return _attention(*args, **kwargs)
         if func is functional.scaled_dot_product_attention:
             return self._attended(*args, **kwargs)
-        if "dropout" in (name := getattr(func, "__name__", "")):
-            raise ValueError(
-                f"Expected {name} to drop nothing: its draws cannot be replayed for each example; use nn.Dropout."
-            )
         return func(*args, **kwargs)
 
-    def _kept(self, input: Tensor, p: float, together: int = 0) -> Tensor:
-        if not p:
+    def _kept(self, input: Tensor, p: float, together: int = 0, inplace: bool = False) -> Tensor:
+        if not p or not input.numel():
             return input
+        if _vmaps() != self._vmaps:
+            raise ValueError("Expected no dropout inside torch.func.vmap: one mask would serve all that it maps over.")
         if together and input.dim() != together + 2:
             raise ValueError(
                 f"Expected the input of Dropout{together}d, of shape {tuple(input.shape)}, to have a batch axis."
             )
         shape = *input.shape[: input.dim() - together], *[1] * together
-        return input * self._mask(Site(shape, p)).to(input)
+        mask = self._mask(Site(shape, p)).to(input)
+        return input.mul_(mask) if inplace else input * mask
 
     def _attended(
         self,
@@ -178,3 +193,8 @@ class _Dropout(TorchFunctionMode):
         if how.get("enable_gqa"):
             value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
         return self._kept(weights, dropout_p) @ value
+
+
+def _vmaps() -> int:
+    """The number of torch's vmaps that are running."""
+    return sum(each.key() == TransformType.Vmap for each in get_interpreter_stack() or [])

@@ -4,7 +4,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -145,7 +145,7 @@ class ModuleProblem:
             run, self._loss = self._as_known_operations(vouched)
         except Open as error:
             self.opens = str(error)
-        if self.opens and drops(own):
+        if self.opens and (drops(own) or self._dropouts or self._drops_by_functions()):
             run = own
             with draws_nothing(self._device), or_open(f"Expected no dropout in code that {_UNTRIED}"):
                 self._find_dropouts(run)
@@ -446,8 +446,12 @@ class ModuleProblem:
     def _outputs(self, module: nn.Module, values: Values, inputs: tuple[Tensor, ...]) -> Tensor:
         rounded = nullcontext() if self._autocast is None else torch.autocast(self._device.type, self._autocast)
         given = len(self._data.inputs)  # after them come masks
-        with rounded, masked(inputs[given:]) if inputs[given:] else nullcontext():
-            return torch.func.functional_call(module, values, inputs[:given])
+        if not inputs[given:]:
+            with rounded:
+                return torch.func.functional_call(module, values, inputs)
+        copies = tuple(tensor.clone() for tensor in inputs[:given])  # a dropout may work in place, a pass be made again
+        with rounded, masked(zip(self._dropouts, inputs[given:], strict=True)):
+            return torch.func.functional_call(module, values, copies)
 
     def _loss_by(self, loss: Loss, outputs: Any, labels: Tensor) -> Tensor:
         if self._cross_entropy:
@@ -473,6 +477,8 @@ class ModuleProblem:
           Open: if it is more than known operations.
         """
         if self.mixes_examples:
+            if drops(self._module):
+                raise ValueError("Expected no active dropout beside batch normalisation, whose examples have no masks.")
             return self._module, self._loss
         run = closed(self._same_tensors(), len(self._data.inputs), vouched)
         loss = self._loss if self._cross_entropy else closed(self._loss, 2)
@@ -480,8 +486,8 @@ class ModuleProblem:
         run = unrolled(run)
         first, whole = self._find_dropouts(run)
         one = (*first, *(mask[:1] for mask in whole))
-        with masked(one[len(first) :]):
-            refuse_writes(run, *first)
+        with masked((site, mask[:1] / 2) for site, mask in zip(self._dropouts, whole, strict=True)):
+            refuse_writes(run, *(tensor.clone() for tensor in first))
         known = self._passes_of(run, loss, known=not vouched)
         own = self._passes_of(copy.deepcopy(self._module), self._loss)
         own.one_by_one = "to compare"
@@ -504,6 +510,12 @@ class ModuleProblem:
         """A copy of the module as it was given, of the same tensors: code that keeps what it sees keeps it there."""
         tensors = [*self._module.parameters(), *self._module.buffers()]
         return copy.deepcopy(self._module, {id(tensor): tensor for tensor in tensors})
+
+    def _drops_by_functions(self) -> bool:
+        """Return whether code that has no layer of dropout drops on a stand-in; if it fails there, no."""
+        with suppress(Exception), torch.random.fork_rng([self._device] if self._device.type == "cuda" else []):
+            return bool(sites_of(lambda: self._same_tensors()(*(tensor[:1] for tensor in self._data.stand_ins[0]))))
+        return False
 
     def _find_dropouts(self, run: nn.Module) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """The inputs of one stand-in, and masks of ones for all; the module itself is evaluated from here on."""

@@ -8,6 +8,7 @@ import torch
 from modules import Both
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from dpnotes.problems import modules
 from dpnotes.problems.augmentation import Draws
@@ -70,11 +71,12 @@ class Fused(nn.Module):
 
 
 class Unfollowed(nn.Module):
-    """Code that torch.fx cannot follow, and that drops."""
+    """Code that torch.fx cannot follow, and that drops by a function, and by a layer or not."""
 
-    def __init__(self) -> None:
+    def __init__(self, layer: bool) -> None:
         super().__init__()
-        self.first, self.drop, self.last = nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3)
+        self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 3)
+        self.drop = nn.Dropout(0.5) if layer else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.first(x).tanh() * len(x)
@@ -102,7 +104,8 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "attention": lambda: Attention(False),
     "attention and weights": lambda: Attention(True),
     "fused": Fused,
-    "unfollowed": Unfollowed,
+    "unfollowed": lambda: Unfollowed(True),
+    "unfollowed function": lambda: Unfollowed(False),
     "encoder": lambda: nn.Sequential(
         nn.Unflatten(1, (3, 2)),
         nn.TransformerEncoderLayer(2, 1, 4, dropout=0.3, batch_first=True),
@@ -147,7 +150,7 @@ def test_gradients_are_those_of_plain_autograd_with_these_masks(name: str):
     problem = problem_of(name)
     x = point(problem)
     gradients = problem.drawing(STREAMS, torch.tensor([4, 9])).gradients(x)
-    assert (problem.opens is None) == (name != "unfollowed") and problem._passes.one_by_one is None
+    assert (problem.opens is None) == (not name.startswith("unfollowed")) and problem._passes.one_by_one is None
     for run, call in ((0, 4), (1, 9)):
         expected = by_hand(name, problem, x, run, call)
         assert torch.allclose(gradients.norms()[run], expected.norm(dim=1), atol=1e-14, rtol=1e-12)
@@ -241,7 +244,8 @@ def test_the_global_generator_is_left_alone():
 
 
 def test_inactive_dropout_needs_no_draws():
-    for network in (NETWORKS["layers"]().eval(), nn.Sequential(nn.Dropout(0.0), nn.Linear(6, 3))):
+    alpha = nn.Sequential(nn.Linear(6, 3), nn.AlphaDropout(0.5))
+    for network in (NETWORKS["layers"]().eval(), nn.Sequential(nn.Dropout(0.0), nn.Linear(6, 3)), alpha.eval()):
         problem = ModuleProblem(network.double(), *data())
         assert not problem.draws and problem.gradients(problem.initial(STREAMS)).norms().shape == (2, COUNT)
 
@@ -271,15 +275,29 @@ class UnfollowedRecurrent(nn.Module):
 
 
 class Branching(nn.Module):
-    """Drops if an example says so."""
+    """Drops if an example says so, or more then."""
 
-    def __init__(self, sign: int) -> None:
+    def __init__(self, sign: int, more: bool = False) -> None:
         super().__init__()
-        self.layer, self.drop, self.sign = nn.Linear(6, 3), nn.Dropout(0.5), sign
+        self.layer, self.drop, self.sign, self.more = nn.Linear(6, 3), nn.Dropout(0.5), sign, more
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.more:
+            return functional.dropout(self.drop(self.layer(x)), 0.9 if x.sum() < 0 else 0.5, self.training)
         h = self.drop(self.layer(x)) if self.sign > 0 else self.layer(x)
         return self.drop(h) if self.sign * x.sum() < 0 else h
+
+
+class Mapped(nn.Module):
+    """Each of three tokens drops its own elements, by torch's vmap."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop, self.last = nn.Dropout(0.5), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        dropped = torch.func.vmap(self.drop, in_dims=1, out_dims=1, randomness="different")
+        return self.last(dropped(x.unflatten(1, (3, 2))).flatten(1))
 
 
 @pytest.mark.parametrize(
@@ -290,6 +308,11 @@ class Branching(nn.Module):
         (lambda: Free(False), "Expected functional.dropout with training=self.training"),
         (lambda: Free(True), "Expected dropout to drop nothing: its draws cannot be replayed"),
         (lambda: nn.Sequential(nn.AlphaDropout(0.5), nn.Linear(6, 3)), "Expected 0, a AlphaDropout, to have no active"),
+        (Mapped, "Expected no dropout inside torch.func.vmap"),
+        (
+            lambda: nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3), nn.Dropout(0.5)),
+            "Expected no active dropout beside batch normalisation",
+        ),
     ],
 )
 def test_dropout_that_cannot_be_replayed_is_refused_by_name(network: Callable[[], nn.Module], message: str):
@@ -298,11 +321,75 @@ def test_dropout_that_cannot_be_replayed_is_refused_by_name(network: Callable[[]
 
 
 @pytest.mark.filterwarnings("ignore:Examples are passed one by one")
-def test_an_example_that_comes_to_another_dropout_is_refused():
-    problem = ModuleProblem(Branching(1).double(), *data())
-    assert len(problem._dropouts) == 1
+@pytest.mark.parametrize("more", [False, True])
+def test_an_example_that_comes_to_another_dropout_is_refused(more: bool):
+    problem = ModuleProblem(Branching(1, more).double(), *data())
+    assert len(problem._dropouts) == 1 + more
     with pytest.raises(ValueError, match="Expected a module whose dropouts do not depend on the example"):
         problem.drawing(STREAMS, 0).gradients(problem.initial(STREAMS)).norms()
+
+
+class Followed(nn.Module):
+    """Code that torch.fx follows to other numbers than its own, as what it does in place is lost; it drops, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x)
+        functional.relu(h, inplace=True)
+        return self.last(functional.dropout(h, 0.5, self.training))
+
+
+class InPlace(nn.Module):
+    """Drops in place, and does not look at what the layer or the function returns."""
+
+    def __init__(self, layer: bool) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 3)
+        self.drop = nn.Dropout(0.5, inplace=True) if layer else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x)
+        _ = self.drop(h) if self.drop else functional.dropout(h, 0.5, self.training, inplace=True)
+        return self.last(h)
+
+
+@pytest.mark.parametrize("network", [Followed, lambda: InPlace(True), lambda: InPlace(False)])
+def test_dropout_in_place_and_in_code_that_differs_from_its_operations_is_on(network: Callable[[], nn.Module]):
+    problem = ModuleProblem(network().double(), *data())
+    x = point(problem)
+    one, same, other = (problem.drawing(STREAMS, call).gradients(x).norms() for call in (0, 0, 1))
+    assert torch.equal(one, same) and not torch.allclose(one, other)
+
+
+def test_dropout_in_place_changes_no_example():
+    problem = ModuleProblem(nn.Sequential(nn.Dropout(0.5, inplace=True), nn.Linear(6, 3)).double(), *data())
+    plain = ModuleProblem(nn.Sequential(nn.Dropout(0.5), nn.Linear(6, 3)).double(), *data())
+    x = point(problem)
+    for _ in range(2):
+        one, other = (each.drawing(STREAMS, 0).gradients(x).norms() for each in (problem, plain))
+        assert torch.equal(one, other)
+
+
+class Kept(nn.Module):
+    """Code that torch.fx cannot follow, computed again in the backward pass to save memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.drop, self.last = nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden: Any = checkpoint(lambda x: self.drop(self.first(x) * len(x)).tanh(), x, use_reentrant=False)
+        return self.last(hidden)
+
+
+@pytest.mark.filterwarnings("ignore:Examples are passed one by one")
+def test_dropout_that_is_drawn_again_in_the_backward_pass_is_refused():
+    problem = ModuleProblem(Kept().double(), *data())
+    with pytest.raises(RuntimeError, match="Expected no checkpointing around dropout"):
+        problem.drawing(STREAMS, 0).gradients(point(problem)).norms()
 
 
 def test_a_pass_without_draws_is_refused():

@@ -26,6 +26,7 @@ _REFUTING = (Kind.CONTRADICTED, Kind.NOT_IMPLIED, Kind.IMPROVABLE)  # one value 
 _FALSE = (Kind.CONTRADICTED, Kind.NOT_IMPLIED)
 _ORDER = (*_REFUTING, Kind.UP_TO_LOGS, Kind.UP_TO_CONSTANTS, Kind.RESTATED)  # from the worst verdict to the best
 _MOST_PARTS = 40  # of an interval
+_NARROW = 16  # an interval with an irrational change of sign is not halved below this part of the whole
 
 
 def parameter_of(statement: Statement) -> Any:
@@ -96,11 +97,14 @@ def for_every_value(statement: S, check: Callable[[S], Verdict]) -> Verdict:
             one = put_in(statement, letter, Parameter.within(letter.name, *place) if within else place)
             found[place] = check(one)
         except Split as split:
-            if split.at is None or len(found) > _MOST_PARTS:
-                where = "no rational value" if split.at is None else "more values than are tried"
+            at = split.at
+            if at is None and place[1] - place[0] > (high - low) / _NARROW:
+                at = sum(place) / 2  # not where the sign changes, but values on both sides of it are then looked at
+            if at is None or len(found) > _MOST_PARTS:
+                where = "no rational value" if at is None else "more values than are tried"
                 undecided = f"a sign changes between {letter} = {place[0]} and {place[1]}, at {where}"
             else:
-                waiting += [(split.at, place[1]), (place[0], split.at), split.at]
+                waiting += [(at, place[1]), (place[0], at), at]
             continue
         if within and found[place].kind in _REFUTING:
             waiting.append(sum(place) / 2)  # where the same is seen in numbers
@@ -120,7 +124,9 @@ def _worst(letter: Any, found: Mapping[Any, Verdict], undecided: str) -> Verdict
     kind = min((verdict.kind for verdict in found.values()), key=_ORDER.index)
     certificate = partial(certificates.other, "family", letter=letter, values=[str(value) for value in values])
     if undecided:
-        said = f"{kind} at {letter} = {', '.join(map(str, sorted(values)))}, and nothing between: {undecided}"
+        said = (
+            f"{kind} at {letter} = {', '.join(map(str, sorted(values)))}, and not proved for all between: {undecided}"
+        )
         return Verdict(Kind.NOT_REFUTED, said, certificate)
     said = {}
     intervals = sorted(place for place in found if isinstance(place, tuple))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import sympy
 from statement_mutants import mutants, still_true
-from sympy import Rational
+from sympy import Integer, Rational
 
 from dpnotes.theory.claims import Claim
 from dpnotes.theory.inequalities import Inequality
@@ -91,7 +91,7 @@ def test_units_with_a_letter_in_their_powers():
 def test_letters_that_a_paper_sets_to_1_free_units_with_a_letter_in_their_powers():
     rate, _ = theorem()
     G, M = (symbol for name in "GM" for symbol in rate.value.free_symbols if str(symbol) == name)
-    short = rate.value.xreplace({G: sympy.Integer(1), M: sympy.Integer(1)})
+    short = rate.value.xreplace({G: Integer(1), M: Integer(1)})
     assert replace(rate, value=short, normalised=(G, M)).verdict().kind == Kind.UP_TO_CONSTANTS
     assert replace(rate, value=short, normalised=(G,)).verdict().kind == Kind.UNITS_DIFFER
     assert replace(rate, value=short**kappa, normalised=(G, M)).verdict().kind == Kind.NOT_IMPLIED
@@ -99,12 +99,12 @@ def test_letters_that_a_paper_sets_to_1_free_units_with_a_letter_in_their_powers
     gamma, Delta = letter("gamma", "", UNITS["gamma"]), letter("Delta", "", LOSS)
     wrong = Rate(Delta, n / y, {"excess": Delta}, (Delta,), {"wrong": n / (y * Delta)}, normalised=(gamma, M))
     assert wrong.verdict().kind == Kind.UNITS_DIFFER
-    short = rate.value.xreplace({gamma: sympy.Integer(1), M: sympy.Integer(1)})
+    short = rate.value.xreplace({gamma: Integer(1), M: Integer(1)})
     assert replace(rate, value=short, normalised=(gamma, M)).verdict().kind == Kind.UP_TO_CONSTANTS
 
 
 # ---------------------------------------------------------------- where the best balance changes with the letter
-PIECES = {"rises": n ** (kappa - Rational(3, 2)) * y, "falls": 1 / y, "stays": sympy.Integer(1)}
+PIECES = {"rises": n ** (kappa - Rational(3, 2)) * y, "falls": 1 / y, "stays": Integer(1)}
 
 
 def pieces(value: Any, **more: Any) -> Rate:
@@ -138,10 +138,18 @@ def test_an_interval_is_checked_up_to_its_ends():
 
 
 def test_what_changes_at_an_irrational_value_is_checked_at_values_and_says_so():
-    terms = {"rises": n ** (kappa**2 - 2), "stays": sympy.Integer(1)}
+    terms = {"rises": n ** (kappa**2 - 2), "stays": Integer(1)}
     verdict = Rate(x, n ** (kappa**2 - 2) + 1, {**terms, "tuned": x + 1 / x}, (x,)).verdict()
     assert verdict.kind == Kind.NOT_REFUTED
-    assert verdict.evidence.startswith("up to constants at kappa = 1, 5/4, 3/2, 7/4, 2, and nothing between: a sign")
+    assert verdict.evidence.startswith(
+        "up to constants at kappa = 1, 5/4, 11/8, 23/16, 3/2, 7/4, 2, and not proved for all between: a sign"
+    )
+
+
+def test_what_is_false_between_two_irrational_values_is_refuted_there():
+    bump = n ** (-10 * (kappa**2 - Rational(17, 10)) * (kappa**2 - Rational(21, 10)))  # grows from 1.304 to 1.449 alone
+    verdict = Rate(x, Integer(1), {"bump": bump, "stays": Integer(1), "tuned": x + 1 / x}, (x,)).verdict()
+    assert verdict.kind == Kind.NOT_IMPLIED and verdict.evidence.startswith("at kappa = 11/8: n**(4087/10240) is lost")
 
 
 def test_constants_may_depend_on_the_letter_and_what_restates_is_restated():
@@ -165,7 +173,7 @@ def test_an_open_interval_leaves_out_its_ends():
         (lambda: Rate(x, n ** sympy.sqrt(kappa), {"term": n}), "is not rational"),
         (lambda: Rate(x, n**kappa * (kappa - 1), {"term": n}), "the factor 0 is not positive"),
         (lambda: Rate(x, n**kappa, {"term": n**kappa}, (kappa,)), "kappa, .* neither chosen nor set to 1"),
-        (lambda: Choice({kappa: sympy.Integer(1)}, {"term": n**kappa}, n**kappa), "kappa, .* neither chosen nor"),
+        (lambda: Choice({kappa: Integer(1)}, {"term": n**kappa}, n**kappa), "kappa, .* neither chosen nor"),
         (lambda: Rate(x, y, {"term": y}, regime={"small": n ** (1 / (kappa - 1))}), "be defined at kappa = 1"),
         (lambda: Rate(x, n, {"a": y}, (y,), {"b": n / y, "c": (n / y) ** (1 / (3 * kappa - 4))}), "at kappa = 4/3"),
     ],

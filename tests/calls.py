@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sentences import TINY_BERT, character_tokenizer
 from torch import Tensor
 
 from dpnotes.atlas.question import Question, ask
@@ -50,6 +49,7 @@ from dpnotes.train.loop import Evaluation
 from dpnotes.train.noise import NoiseChoice
 from dpnotes.train.plan import TrainingPlan
 from tests.public import INSIDE, NUMBER, callables, numbers_of
+from tests.sentences import TINY_BERT, character_tokenizer
 
 
 # ---------------------------------------------------------------- how each of them is called

@@ -164,8 +164,11 @@ def test_walks_are_those_of_the_library(arm):
     assert agree(found, expected)
     assert found.fresh.sum(0).min() > 1 and found.perturbed.sum(0).min() > 1
     for line, instead in (
-        ("drift[new], leaf[new], tree[new] = 0.0, 0, 0.0", "leaf[new], tree[new] = 0, 0.0"),
-        ("allowed[small] = step + i + 1 + p.window[small]", "allowed[small] = step + i + p.window[small]"),
+        (
+            "fresh[i], drift[new], leaf[new], tree[new] = new, 0.0, 0, 0.0",
+            "fresh[i], leaf[new], tree[new] = new, 0, 0.0",
+        ),
+        ("allowed[small] = step + 1 + p.window[small]", "allowed[small] = step + p.window[small]"),
         ("small = square <= p.saddle**2", "small = square <= 1.1 * p.saddle**2"),
     ):
         broken = module_with_line_replaced(ramps, line, instead)

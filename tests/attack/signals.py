@@ -196,7 +196,7 @@ def half_the_discrete_noise() -> Iterator[None]:
 def each_claim_once() -> Iterator[None]:
     """Remember accounted guarantees while this context lasts: all of a door's thousands of runs have the same one."""
     with ExitStack() as stack:
-        for name in ("account", "guarantee", "assumptions_of"):
+        for name in ("account", "assumptions_of"):
             real, known, seen = getattr(accounting, name), {}, []
 
             def remembered(

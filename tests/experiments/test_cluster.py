@@ -232,7 +232,7 @@ def test_a_worker_without_a_limit_that_has_less_memory_than_the_plan_is_one_line
     toy: Toy, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(catalogue, "experiments_of", lambda names: [toy.experiment])
-    monkeypatch.setattr(catalogue, "refuse_an_installation", lambda: None)
+    monkeypatch.setattr(catalogue, "refuse_an_installation", lambda *_: None)
     monkeypatch.setattr(runner, "_MARGIN", 10.0**6)
     with local_cluster(memory_limit=0) as local:
         done = call("run", "toy.mean", "--dask", local.scheduler_address, code=2)

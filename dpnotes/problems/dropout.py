@@ -3,7 +3,7 @@
 Torch draws all masks of a batch from one generator. Whoever knows its seed knows the masks, and one more example in a
 batch shifts the masks of all later ones: every gradient of the batch changes, and their sum moves by far more than one
 clipped gradient. Here a network receives its masks as inputs, a row for each example, and every dropout in it, in a
-layer, a function or inside attention, multiplies by the next one (`Masked`). Neighbouring data sets that keep the
+layer, a function or inside attention, multiplies by the next one (`masked`). Neighbouring data sets that keep the
 examples' numbers (zero-out, replace-one) then differ in one clipped gradient, whatever the masks. Under
 add-or-remove-one the later examples change their numbers, and masks that nobody knows have the same distribution for
 both: the streams have to be secret.
@@ -114,7 +114,7 @@ def masks(draws: Draws, run: int, examples: Tensor, sites: Sequence[Site], dtype
       draws: the streams and step numbers.
       run: the number of the run.
       examples: `(batch,)` int64, whose numbers the draws are named by.
-      sites: of `with_masks`.
+      sites: of `sites_of`.
       dtype: of the masks.
 
     Example:

@@ -310,8 +310,15 @@ class Notebook:
 
     def step(self, stepper: "Locator", key: str, slider: int = 0, seconds: float = 5) -> tuple[str, str]:
         """Press `key` on a stepper's slider (0 line, 1 step) and wait; return the values and the marked line."""
+        return self._press(stepper, stepper.locator(".noUi-handle").nth(slider), key, seconds)
+
+    def switch(self, stepper: "Locator", box: "Locator", seconds: float = 1) -> tuple[str, str]:
+        """Turn a printed line of a stepper on or off, wait for a change, which need not come; return as `step` does."""
+        return self._press(stepper, box, "Space", seconds)
+
+    def _press(self, stepper: "Locator", control: "Locator", key: str, seconds: float) -> tuple[str, str]:
         before = self.shown(stepper)
-        stepper.locator(".noUi-handle").nth(slider).focus()
+        control.focus()
         self.page.keyboard.press(key)
         deadline = time.monotonic() + seconds
         while self.shown(stepper) == before and time.monotonic() < deadline:

@@ -158,23 +158,18 @@ def the_listing_is_stepped_through(notebook: Notebook, stepper: "Locator") -> No
     assert pane["top"] <= marked["top"] and marked["bottom"] <= pane["bottom"], "the marked line is in sight"
     assert notebook.step(stepper, "ArrowLeft", slider=1) == first
     for switch in stepper.locator("input[type=checkbox]").all():
-        for _ in range(2):
-            switch.focus()
-            notebook.page.keyboard.press("Space")
-            notebook.wait_until_idle()
-        notebook.page.wait_for_timeout(200)
-        assert notebook.shown(stepper) == first, "a printed line that is turned off again leaves nothing behind"
+        notebook.switch(stepper, switch)
+        assert notebook.switch(stepper, switch) == first, (
+            "a printed line that is turned off again leaves nothing behind"
+        )
 
 
 def the_first_release_as_printed_has_no_noise(notebook: Notebook) -> None:
     """With line 13 as printed the first estimate is the private gradient; without, it is not."""
     (stepper,) = notebook.steppers()
     words, _ = notebook.step(stepper, "ArrowRight", slider=1)
-    stepper.locator("input[type=checkbox]").nth(2).focus()
-    notebook.page.keyboard.press("Space")
-    notebook.wait_until_idle()
-    notebook.page.wait_for_timeout(200)
-    for values, same in ((words, False), (notebook.shown(stepper)[0], True)):
+    printed, _ = notebook.switch(stepper, stepper.locator("input[type=checkbox]").nth(2), seconds=5)
+    for values, same in ((words, False), (printed, True)):
         told = dict(re.findall(r"^(private_grad|estimate)\s+(.*?)\s*(?:private|released)?$", values, re.MULTILINE))
         assert (told["private_grad"] == told["estimate"]) == same
 

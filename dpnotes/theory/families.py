@@ -67,7 +67,15 @@ def parts_of(expression: sympy.Expr, letter: Any) -> list[sympy.Expr]:
 
 
 def interval_text(statement: Statement, latex: bool) -> list[str]:
-    """The condition that the letter in exponents is in its interval; empty without such a letter."""
+    """The condition that the letter in exponents is in its interval; empty without such a letter.
+
+    >>> from dpnotes.theory.rates import Rate
+    >>> from dpnotes.theory.symbols import Domain, PaperSymbols
+    >>> letter = PaperSymbols("example").symbol
+    >>> x, kappa = letter("x", "a number"), letter("kappa", "an exponent", domain=Domain(1, 2, closed=True))
+    >>> interval_text(Rate(x, x**kappa, {"term": x}), latex=False)
+    ['1 <= kappa <= 2']
+    """
     letter = parameter_of(statement)
     if letter is None:
         return []
@@ -81,6 +89,14 @@ def for_every_value(statement: S, check: Callable[[S], Verdict]) -> Verdict:
     Args:
       statement: with or without such a letter.
       check: the check of a statement whose exponents are numbers.
+
+    >>> from dpnotes.theory.rates import Rate
+    >>> from dpnotes.theory.symbols import Domain, PaperSymbols
+    >>> letter = PaperSymbols("example").symbol
+    >>> x, kappa = letter("x", "a number"), letter("kappa", "an exponent", domain=Domain(1, 2, closed=True))
+    >>> check = lambda one: Verdict(Kind.UP_TO_CONSTANTS, f"{one.value} is no constant")
+    >>> for_every_value(Rate(x, x**kappa, {"term": x}), check).evidence
+    'exactly, for all 1 <= kappa <= 2: x**kappa is no constant'
     """
     letter = parameter_of(statement)
     if letter is None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,12 +46,12 @@ def one_error(*arguments: str) -> str:
 PROGRAM = "from dpnotes.cli.main import main; main()"
 
 
-def process(*arguments: str, program: str = PROGRAM, **options: Any) -> subprocess.Popen:
+def process(*arguments: str, program: str = PROGRAM, env: Mapping[str, str] | None = None) -> subprocess.Popen:
+    whole = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"} | (env or {})
     # A shell's "&" makes children ignore SIGINT if the tests run in the background.
     hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     command = [sys.executable, "-c", hear + program, *arguments]
-    options.setdefault("env", os.environ | {"PYTHONPATH": str(ROOT)})
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, **options)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=whole)
 
 
 # ---------------------------------------------------------------- a toy experiment
@@ -421,8 +422,7 @@ def kept(toy: Path) -> list[bytes]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill -9"])
 @pytest.mark.slow
 def test_what_is_finished_survives_a_signal(toy: Path, number: signal.Signals):
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    run = process("run", "toy.squares", program=WITH_TOY, env=environment | {"TOY_HANGS": "1"})
+    run = process("run", "toy.squares", program=WITH_TOY, env={"TOY_HANGS": "1"})
     deadline = time.monotonic() + 30
     while len(kept(toy)) < 3 and time.monotonic() < deadline:  # a header, two cells
         time.sleep(0.05)
@@ -433,7 +433,7 @@ def test_what_is_finished_survives_a_signal(toy: Path, number: signal.Signals):
         assert run.returncode == 130 and "Interrupted. 2 of 3 cells are finished" in stdout
     else:
         assert run.returncode == -signal.SIGKILL
-    again = process("run", "toy.squares", program=WITH_TOY, env=environment)
+    again = process("run", "toy.squares", program=WITH_TOY)
     stdout, stderr = again.communicate(timeout=30)
     assert (again.returncode, stderr) == (0, "")
     assert "2 of 3 cells were finished before" in stdout and "reproduced: 3 rows" in stdout

@@ -21,7 +21,6 @@ import numpy as np
 import sympy
 from sympy.polys.matrices import DomainMatrix
 
-from dpnotes.theory.exponents import field_of, in_the_middle
 from dpnotes.theory.monomials import Powers, monomial_of, monomials, over, powers_of, put_in, times
 from dpnotes.util import validate
 
@@ -114,7 +113,6 @@ def _at_most(smaller: Powers, larger: Sequence[Powers], regime: Mapping[str, Pow
     feasible, found = _farkas(columns, target)
     if feasible:
         return _certificate({k: v for k, v in enumerate(found) if v}, len(larger), list(regime))
-    found = [in_the_middle(value) for value in found]
     scale = math.lcm(*(value.denominator for value in found))
     return Witness({s: int(v * scale) for s, v in zip(symbols, found, strict=False) if v})
 
@@ -218,10 +216,9 @@ def _solve(columns: Sequence[Sequence[Fraction]], target: Sequence[Fraction]) ->
 
 def _echelon(rows: list[list[Fraction]]) -> tuple[list[list[Fraction]], tuple[int, ...]]:
     """The rows in reduced echelon form, and the columns of their pivots."""
-    domain, element, number = field_of(value for row in rows for value in row)
-    exact = [[element(value) for value in row] for row in rows]
-    reduced, pivots = DomainMatrix(exact, (len(rows), len(rows[0])), domain).rref()
-    return [[number(value) for value in row] for row in reduced.to_list()], pivots
+    exact = [[sympy.QQ(value.numerator, value.denominator) for value in row] for row in rows]
+    reduced, pivots = DomainMatrix(exact, (len(rows), len(rows[0])), sympy.QQ).rref()
+    return [[Fraction(int(v.numerator), int(v.denominator)) for v in row] for row in reduced.to_list()], pivots
 
 
 # ---------------------------------------------------------------- the balance

@@ -1,7 +1,7 @@
 """A cache of computed verdicts: one JSON file for each paper, in the user's cache or `$DPNOTES_CACHE`.
 
 A cached verdict was computed by `Claim.check`; it is stored with a key of everything that it depends on: the source of
-the engine and of the paper's claims, and the versions of Python and of the numerical libraries. With another key, a
+the engine, of privacy and of the paper, and the versions of Python and of the numerical libraries. With another key, a
 damaged file or a folder that cannot be written, the claim is checked again. The repository holds no verdict.
 
 A claim is looked up only if it is the same object as one of its paper's `CLAIMS`: a claim that was made or changed by
@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import importlib.metadata
 import platform
-import re
 import sys
 import time
 from collections.abc import Iterable
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
 
 _LIBRARIES = ("mpmath", "numpy", "scipy", "sympy")
 _LOADED = time.time()
-# Every module whose name occurs in an import counts as imported: a file too many in the key does no harm.
-_IMPORT = re.compile(r"^\s*(?:from\s+\S+\s+)?import\s+(?:\([^)]*\)|[^\n]*)", re.MULTILINE)
-_WORD = re.compile(r"\w+")
 _MODULES: dict[str, ModuleType] = {}  # the modules of claims of papers outside of dpnotes, by key
 
 
@@ -56,44 +52,32 @@ def folder() -> Path:
 
 
 def sources(paper: str) -> list[Path]:
-    """The files that a verdict depends on: the engine, the claims, and their imports from the paper and from privacy.
+    """The files that a verdict may depend on: the engine, privacy, the helpers of all, and the paper's folder.
 
-    >>> [path.name for path in sources("budget_schedules")][-4:]
-    ['pld.py', 'tree.py', 'mechanisms.py', 'sums.py']
+    >>> [path.name for path in sources("budget_schedules")][:2]
+    ['__init__.py', 'asymptotics.py']
     """
     package = Path(__file__).parents[1]
     front = package / "papers" / paper
     if (module := _MODULES.get(paper)) is not None:
         path = Path(f"{module.__file__}")
         front = path.parents[path.stem == "__init__"]
-    others = {*front.rglob("*.py"), *(package / "privacy").glob("*.py")}
-    found = [front / "__init__.py", *front.glob("claims.py"), *sorted((front / "claims").glob("*.py"))]
-    for path in found:  # the list grows during the loop
-        others -= {path}
-        named = set(_WORD.findall(" ".join(_IMPORT.findall(path.read_text(encoding="utf-8")))))
-        found += sorted(other for other in others if other.stem in named and other not in found)
-    beside = [
-        package / name for name in ("util/__init__.py", "util/files.py", "util/validate.py", "privacy/__init__.py")
-    ]
-    return [*sorted((package / "theory").glob("*.py")), *beside, *found]
+    folders = (package / "theory", package / "privacy", package / "util", front)
+    return [path for folder in folders for path in sorted(folder.rglob("*.py"))]
 
 
 def key(paper: str) -> str | None:
-    """A digest of everything that a paper's verdicts depend on; None if this process has not loaded that source.
+    """A digest of everything that a paper's verdicts depend on; None if a source was edited after it was loaded.
 
-    >>> key("no_such_paper") is None
-    True
+    >>> key("budget_schedules") == key("goldstein")
+    False
     """
-    digest = hashlib.sha256()
-    try:
-        for path in sources(paper):
-            if path.stat().st_mtime >= _LOADED:
-                return None
-            digest.update(f"{path.parent.name}/{path.name}\n".encode() + path.read_bytes())
-        versions = [importlib.metadata.version(name) for name in _LIBRARIES]
-    except (OSError, ImportError, ValueError):
-        return None
-    digest.update(repr([platform.python_version(), sys.platform, platform.machine(), *versions]).encode())
+    versions = [importlib.metadata.version(name) for name in _LIBRARIES]
+    digest = hashlib.sha256(repr([platform.python_version(), sys.platform, platform.machine(), *versions]).encode())
+    for path in sources(paper):
+        if path.stat().st_mtime >= _LOADED:
+            return None
+        digest.update(f"{path.parent.name}/{path.name}\n".encode() + path.read_bytes())
     return digest.hexdigest()
 
 
@@ -111,27 +95,25 @@ class Verdicts:
 
     def __init__(self, cached: bool = True) -> None:
         self._cached = cached
-        self._known: dict[str, dict[str, Verdict]] = {}
-        self._found: dict[str, dict[str, Verdict]] = {}
         self._keys: dict[str, str | None] = {}
+        self._known: dict[str, dict[str, Verdict]] = {}
+        self._new: set[str] = set()  # papers with verdicts that the cache lacks
 
     def __enter__(self) -> "Verdicts":
         return self
 
     def __exit__(self, *_: object) -> None:
-        for paper, found in self._found.items():
-            # Written to a temporary file that is moved into place; verdicts that another process found meanwhile are
-            # kept.
-            _write(paper, self._keys[paper], {**_read(paper, self._keys[paper]), **found})
-        self._found.clear()
+        for paper in self._new:
+            _write(paper, self._keys[paper], self._known[paper])
 
     def of(self, claim: "Claim") -> Verdict:
         """The verdict of the claim as printed."""
-        return self._get(claim, "printed")
+        return self._get(claim, claim, "printed")
 
     def of_correction(self, claim: "Claim") -> Verdict | None:
         """The verdict of the claim's correction, None if it has no correction."""
-        return self._get(claim, "corrected") if claim.erratum and claim.erratum.corrected else None
+        corrected = claim.correction()
+        return corrected and self._get(claim, corrected, "corrected")
 
     def fallen(self, claim: "Claim") -> tuple[str, ...]:
         """The ids of the claims that it rests on and that do not stand, looked up among the claims of its paper."""
@@ -147,19 +129,17 @@ class Verdicts:
 
         return word(self.of(claim), self.fallen(claim))
 
-    def _get(self, claim: "Claim", which: str) -> Verdict:
+    def _get(self, claim: "Claim", checked: "Claim", which: str) -> Verdict:
         paper, name = claim.paper, f"{claim.id} {which}"
         if not any(claim is other for other in claims_of(paper)):
-            return _check(claim, which)
+            return checked.check()
         if paper not in self._keys:
             self._keys[paper] = key(paper)
             self._known[paper] = _read(paper, self._keys[paper]) if self._cached else {}
-        known = self._known[paper]
-        if name not in known:
-            known[name] = _check(claim, which)
-            if self._keys[paper] is not None:
-                self._found.setdefault(paper, {})[name] = known[name]
-        return known[name]
+        if name not in self._known[paper]:
+            self._known[paper][name] = checked.check()
+            self._new.add(paper)
+        return self._known[paper][name]
 
 
 def verdicts(claims: "Iterable[Claim]", cached: bool = True) -> dict[str, Verdict]:
@@ -183,12 +163,6 @@ def claims_of(paper: str) -> "tuple[Claim, ...]":
     return tuple(getattr(module, "CLAIMS", ()))
 
 
-def _check(claim: "Claim", which: str) -> Verdict:
-    chosen = claim if which == "printed" else claim.correction()
-    assert chosen is not None
-    return chosen.check()
-
-
 def _read(paper: str, digest: str | None) -> dict[str, Verdict]:
     """The cached verdicts under this key; none if the file is missing, damaged or of another key."""
     if digest is None:
@@ -202,6 +176,6 @@ def _read(paper: str, digest: str | None) -> dict[str, Verdict]:
 
 def _write(paper: str, digest: str | None, found: dict[str, Verdict]) -> None:
     kept = {name: [str(verdict.kind), verdict.evidence] for name, verdict in found.items()}
-    # With a read-only or full disk the claims are just checked again.
-    with contextlib.suppress(OSError):
-        files.write({folder() / f"{paper}.json": files.sealed_json({"key": digest, "verdicts": kept})})
+    with contextlib.suppress(OSError):  # without room the claims are just checked again
+        if digest is not None:
+            files.write({folder() / f"{paper}.json": files.sealed_json({"key": digest, "verdicts": kept})})

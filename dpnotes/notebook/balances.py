@@ -8,7 +8,7 @@ import html
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import ipywidgets
@@ -204,13 +204,9 @@ def magnitude(rate: sympy.Expr, **values: Any) -> Any:
     0.01
     """
     logs = {name: np.log10(value) for name, value in values.items()}
-    found = [sum((p * logs[name] for name, p in powers if name in logs), 0.0) for powers in _powers(rate)]
+    powers = [{s.name: float(power) for s, power in powers_of(m).items()} for m in monomials(rate)]
+    found = [sum((p * logs[name] for name, p in some.items() if name in logs), 0.0) for some in powers]
     return 10 ** reduce(np.maximum, found)
-
-
-@lru_cache(maxsize=256)
-def _powers(rate: sympy.Expr) -> tuple[tuple[tuple[str, float], ...], ...]:
-    return tuple(tuple((s.name, float(power)) for s, power in powers_of(m).items()) for m in monomials(rate))
 
 
 # ---------------------------------------------------------------- the balance explorer
@@ -221,14 +217,8 @@ def balance_explorer(claims: Sequence[Claim]) -> OneOf:
       claims: claims whose statement is a `Rate` with tuned symbols.
 
     Returns:
-      The widget. Its `.data` has the names that meet, their weights, the rate, and the parameters.
-
-    Raises:
-      ValueError: a claim states no rate.
+      The widget. The `.data` of its `.explorer` has the names that meet, their weights, the rate, and the parameters.
     """
-    for claim in claims:
-        if not isinstance(claim.statement, Rate):
-            raise ValueError(f"Expected claims that state a rate, got {claim.id}.")
     makers = {f"{claim.id}: {claim.title}": lambda claim=claim: _one_balance(claim) for claim in claims}
     return OneOf("theorem", makers)
 

@@ -91,17 +91,12 @@ def draw_messages(axes: Axes, place: ArrayLike, messages: ArrayLike, mean: Array
       mean: `(2,)`, the mean that the server follows.
       gradient: `(2,)`, the gradient of the mean of all clients' functions.
 
-    Raises:
-      ValueError: for messages of another shape.
-
     >>> _, (axes,) = plots.new_figure()
     >>> draw_messages(axes, [0, 0], [[1, 0], [0, 1]], [0.5, 0.5], [0.4, 0.6])
     >>> [kind.get_label() for kind in axes.collections]
     ['2 of 2 clients', 'their mean', 'the gradient of F']
     """
     messages = np.asarray(messages, dtype=float)
-    if messages.ndim != 2 or messages.shape[1] != 2:
-        raise ValueError(f"Expected messages of shape {messages.shape} to be (clients, 2).")
     chosen = messages[np.linspace(0, len(messages), min(8, len(messages)), endpoint=False).astype(int)]
     kinds = (
         (chosen, f"{len(chosen)} of {len(messages)} clients", plots.COLOURS[4], 0.006),

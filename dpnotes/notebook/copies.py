@@ -109,15 +109,15 @@ def copy_to(folder: Path, fresh: bool = False) -> Copies:
         raise ValueError(f"Expected folder={str(folder)!r} to be apart from the notebooks that it takes copies of.")
     record = _read(folder / _RECORD)
     backup = _set_aside(folder, {*today, *record} if fresh else (), today)
-    added, older = [], []
+    added = [name for name in today if not os.path.lexists(folder / name)]
+    files.write({folder / name: today[name] for name in added})
+    older = []
     for name, content in today.items():
-        digest, path = hashlib.sha256(content).hexdigest(), folder / name
-        if _add(path, content):
-            added.append(name)
-        elif record.get(name) != digest and path.read_bytes() != content:
+        digest = hashlib.sha256(content).hexdigest()
+        if record.get(name) != digest and (folder / name).read_bytes() != content:
             older.append(name)
-            continue
-        record[name] = digest
+        else:
+            record[name] = digest
     kept_record = {name: digest for name, digest in record.items() if os.path.lexists(folder / name)}
     older += sorted(kept_record.keys() - today)
     files.write({folder / _RECORD: files.sealed_json({"made_from": kept_record})})
@@ -222,12 +222,10 @@ def _mended(old: str, content: bytes, places: dict[str, str]) -> bytes:
 
     if old.endswith(".md"):
         return _LINK.sub(mend, content.decode()).encode()
-    notebook, before = json.loads(content), json.loads(content)
+    notebook = json.loads(content)
     for cell in notebook["cells"]:
         if cell["cell_type"] == "markdown":
             cell["source"] = _LINK.sub(mend, "".join(cell["source"])).splitlines(keepends=True)
-    if notebook == before:
-        return content
     return (json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
@@ -250,21 +248,3 @@ def _set_aside(folder: Path, names: Iterable[str], today: dict[str, bytes]) -> P
         (backup / name).parent.mkdir(parents=True, exist_ok=True)
         os.rename(folder / name, backup / name)
     return backup
-
-
-def _add(path: Path, content: bytes) -> bool:
-    """Write a file unless it exists; return whether it was written. An existing file, the reader's, is not opened."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        file = path.open("xb")
-    except FileExistsError:
-        return False
-    try:
-        with file:
-            file.write(content)
-    except BaseException as error:
-        path.unlink()  # otherwise half a notebook would be taken for the reader's
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
-    return True

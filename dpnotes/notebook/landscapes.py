@@ -16,7 +16,6 @@ def draw_level_lines(
     value: Callable[[np.ndarray], ArrayLike],
     x_limits: tuple[float, float],
     y_limits: tuple[float, float],
-    num_levels: int = 24,
     points: int = 81,
 ) -> None:
     """Fill the axes with the levels of a function; dark is low.
@@ -28,7 +27,6 @@ def draw_level_lines(
       value: maps points `(points, 2)` to values `(points,)`.
       x_limits: left and right end, on a linear scale.
       y_limits: lower and upper end.
-      num_levels: the number of shades.
       points: points of the grid on each side; the function is evaluated at `points**2` places.
 
     >>> _, (axes,) = plots.new_figure()
@@ -40,7 +38,7 @@ def draw_level_lines(
     places = np.stack([*np.meshgrid(x, y)], axis=-1).reshape(-1, 2)
     height = np.asarray(value(places), dtype=float).reshape(points, points)
     low, high = height.min(), height.max()
-    levels = low + (high - low) * np.linspace(0, 1, num_levels + 1) ** 2
+    levels = low + (high - low) * np.linspace(0, 1, 25) ** 2  # 24 shades
     axes.contourf(x, y, height, levels=levels, cmap="bone")
     axes.set_xlim(*x_limits)
     axes.set_ylim(*y_limits)
@@ -55,19 +53,12 @@ def draw_paths(axes: Axes, paths: ArrayLike, chosen: Sequence[bool] | np.ndarray
       chosen: `(runs,)`, True for runs of the first kind.
       names: the names of the first and of the second kind, for the legend.
 
-    Raises:
-      ValueError: for paths of another shape, or another number of choices.
-
     >>> _, (axes,) = plots.new_figure()
     >>> draw_paths(axes, np.zeros((5, 3, 2)), [True, False, True], ("escaped", "still there"))
     >>> len(axes.collections), len(axes.lines)
     (2, 3)
     """
     paths, chosen = np.asarray(paths, dtype=float), np.asarray(chosen, dtype=bool)
-    if paths.ndim != 3 or paths.shape[2] != 2 or chosen.shape != paths.shape[1:2]:
-        raise ValueError(
-            f"Expected paths, {paths.shape}, to be (iterates, runs, 2) and chosen, {chosen.shape}, to be (runs,)."
-        )
     for style, (name, kind) in enumerate(zip(names, (chosen, ~chosen), strict=True)):
         look: dict[str, Any] = {"color": (plots.COLOURS[4], plots.COLOURS[5])[style]}
         axes.add_collection(LineCollection(list(paths[:, kind].swapaxes(0, 1)), linewidths=0.5, alpha=0.5, **look))

@@ -122,14 +122,9 @@ def setting(result: store.Result) -> str:
 
 
 def compared(result: store.Result) -> Table:
-    """A table of the paper's figure beside ours: the settings, the result, and the reasons for differences.
-
-    Raises:
-      ValueError: if the paper has no such figure.
-    """
+    """A table of the paper's figure, which the experiment must have, beside ours: settings, result, and reasons."""
     figure, spec = result.experiment.figure, result.spec
-    if figure is None:
-        raise ValueError(f"Expected experiment={result.experiment.id!r} to be one of the paper's figures.")
+    assert figure is not None
     ours = [(one, one.ours(spec)) for one in figure.settings]
     rows = [[one.what, one.paper, own, one.why if own != one.paper else ""] for one, own in ours]
     rows.append(["what it shows", figure.shows, str(outcome(result.experiment, result.decision)), ""])

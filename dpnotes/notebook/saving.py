@@ -33,7 +33,7 @@ def keep_pictures(model: dict[str, Any], **_: Any) -> None:
     ['text/html', 'text/plain']
     """
     content = model.get("content")
-    if model.get("type") != "notebook" or not isinstance(content, dict) or content.get("nbformat") != 4:
+    if model.get("type") != "notebook" or not content or content.get("nbformat") != 4:
         return
     shown = [output.get("data", {}) for cell in content["cells"] for output in cell.get("outputs", [])]
     for data in shown:

@@ -68,19 +68,12 @@ def draw_drift(axes: Axes, drift: ArrayLike, threshold: float, fresh: ArrayLike,
       fresh: `(steps,)` bool, True where the sum was restarted.
       moved: `(steps,)` bool, True where the step was perturbed.
 
-    Raises:
-      ValueError: unless the three have one length.
-
     >>> _, (axes,) = plots.new_figure()
     >>> draw_drift(axes, [0.0, 0.5, 0.0], 0.8, [True, False, True], [False, True, False])
     >>> [line.get_label() for line in axes.lines]
     ['drift', 'threshold', 'fresh gradient: 2', 'perturbed: 1']
     """
     drift, fresh, moved = np.asarray(drift, dtype=float), np.asarray(fresh, dtype=bool), np.asarray(moved, dtype=bool)
-    if drift.ndim != 1 or not len(drift) == len(fresh) == len(moved):
-        raise ValueError(
-            f"Expected drift, {drift.shape}, fresh, {fresh.shape}, and moved, {moved.shape}, to be (steps,) each."
-        )
     steps = np.arange(len(drift))
     plots.curve(axes, steps, drift, label="drift")
     axes.axhline(threshold, color="black", linewidth=0.9, linestyle=":", label="threshold")

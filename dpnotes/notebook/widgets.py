@@ -10,6 +10,7 @@ Notebooks write one by `@explore(...)` over the function that computes, with `.d
 
 import asyncio
 import bisect
+import contextlib
 import html
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -81,8 +82,6 @@ class Explorer:
         columns: int = 1,
         still: str = "",
     ):
-        if still and button is None:
-            raise ValueError("Expected a button with still: without one the picture would never appear.")
         self.controls = dict(controls)
         self.data: Data | None = None
         self.error: str | None = None
@@ -191,8 +190,9 @@ class Explorer:
         """Once nothing has changed for a moment, keep the picture for the file that is saved; in a kernel only."""
         if self._keeping is not None:
             self._keeping.cancel()
-        if self._views and (loop := _running_loop()) is not None:
-            self._keeping = loop.call_later(SETTLED, self._keep)
+        if self._views:
+            with contextlib.suppress(RuntimeError):  # outside of a kernel no loop runs
+                self._keeping = asyncio.get_running_loop().call_later(SETTLED, self._keep)
 
     def _keep(self) -> None:
         for model_id in self._views:
@@ -243,10 +243,8 @@ def explore(
     *,
     widths: Sequence[float] = (1,),
     size: tuple[float, float] = (7.2, 3.6),
-    heading: str = "",
     button: str | None = None,
     columns: int = 1,
-    still: str = "",
     **controls: Any,
 ) -> Callable[[Callable[..., Data]], Explorer]:
     """The decorator that makes an `Explorer` of the function that computes.
@@ -257,10 +255,8 @@ def explore(
     Args:
       widths: as for `Explorer`, as are the other options.
       size: likewise.
-      heading: likewise.
       button: likewise.
       columns: likewise.
-      still: likewise.
       controls: argument name of the function to the control that gives its value, in the order shown.
 
     >>> @explore(side=slider("side length", 1, 9, value=3))
@@ -278,7 +274,7 @@ def explore(
     """
 
     def made(compute: Callable[..., Data]) -> Explorer:
-        return Explorer(controls, compute, None, None, widths, size, heading, button, columns, still)
+        return Explorer(controls, compute, widths=widths, size=size, button=button, columns=columns)
 
     return made
 
@@ -303,7 +299,7 @@ class OneOf:
     ...     )
     >>> shown = OneOf("square", {"small": lambda: square(1), "large": lambda: square(5)})
     >>> shown.choice.value = "large"
-    >>> shown.data, shown
+    >>> shown.explorer.data, shown
     ({'area': 25}, OneOf(small, large))
     """
 
@@ -324,16 +320,6 @@ class OneOf:
             self._made[name] = self._makers[name]()
         return self._made[name]
 
-    @property
-    def controls(self) -> dict[str, Any]:
-        """The controls of the explorer that is shown."""
-        return self.explorer.controls
-
-    @property
-    def data(self) -> Data | None:
-        """The data of the explorer that is shown."""
-        return self.explorer.data
-
     def _chosen(self, _: Any) -> None:
         self.box.children = (self.choice, self.explorer.box)
         self.explorer.bundle(self.box, repr(self))  # its still stands for this box from now on
@@ -343,13 +329,6 @@ class OneOf:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return self.explorer.bundle(self.box, repr(self))
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 def slider(description: str, low: float, high: float, value: float, step: float = 1) -> Any:
@@ -396,7 +375,7 @@ def log_slider(
       zero: whether 0 precedes the least value, for quantities that can be switched off.
 
     Raises:
-      ValueError: unless 0 < low < high, or if `value` is not one of the values.
+      ValueError: `value` is not one of the values.
 
     >>> control = log_slider("training size", 100, 1e6, value=1000, per_decade=3)
     >>> [option[0] for option in control.options][:5], control.value
@@ -407,8 +386,6 @@ def log_slider(
     >>> log_slider("noise", 0.001, 1, value=0.01, per_decade=1, zero=True).options[:3]
     (('0', 0.0), ('0.001', 0.001), ('0.01', 0.01))
     """
-    if not 0 < low < high:
-        raise ValueError(f"Expected 0 < low={low!r} < high={high!r}.")
     places = range(round(per_decade * math.log10(low)), round(per_decade * math.log10(high)) + 1)
     values = [0.0] * zero + [float(f"{10 ** (place / per_decade):.1e}") for place in places]
     if value not in values:

@@ -39,6 +39,7 @@ from dpnotes.util import another_processor
 from dpnotes.util.files import write as write_files
 
 LARGEST = 1_000_000  # bytes
+FAILURES = (CellExecutionError, CellTimeoutError, DeadKernelError)
 WIDGET = "application/vnd.jupyter.widget-view+json"
 # Outputs that nbval does not compare; in the other kinds it ignores the texts that the rules of its file replace.
 UNCOMPARED = {"image/png", "image/jpeg", WIDGET}
@@ -204,8 +205,7 @@ def differences(stored: NotebookNode, other: NotebookNode) -> Iterator[str]:
             for line, one, two in differing[:1]:
                 start = max(0, len(os.path.commonprefix([one, two])) - 40)
                 texts = f"stored {one[start : start + 80]!r}, another processor {two[start : start + 80]!r}"
-                more = f"; and {len(differing) - 1} more lines" if len(differing) > 1 else ""
-                yield f"cell {number}, line {line} of {kind}: {texts}{more}"
+                yield f"cell {number}, line {line} of {kind}: {texts}"
 
 
 def _compared(cell: NotebookNode) -> dict[str, str]:
@@ -236,7 +236,7 @@ def hold(notebook: NotebookNode, folder: Path, another: Mapping[str, str]) -> li
     """
     try:
         return [*differences(notebook, execute(notebook, folder, another=another))]
-    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+    except FAILURES as error:
         return [f"as another processor: {_in_words(error)}"]
 
 
@@ -250,10 +250,7 @@ def write(path: Path, another: Mapping[str, str] | None) -> list[str]:
     Returns:
       The reasons why it was not written, empty if it was.
     """
-    try:
-        run = execute(nbformat.read(path, as_version=4), path.parent)
-    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        return [_in_words(error)]
+    run = execute(nbformat.read(path, as_version=4), path.parent)
     text = to_text(run)
     found = [*violations(text)] or (hold(run, path.parent, another) if another else [])
     if not found:
@@ -277,10 +274,7 @@ def state_time(path: Path) -> list[str]:
     if (load := os.getloadavg()[0]) > 1:
         return [f"Expected an idle machine, found a load of {load:.1f}: wait until other programs have ended"]
     started = time.monotonic()
-    try:
-        execute(notebook, path.parent)
-    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        return [_in_words(error)]
+    execute(notebook, path.parent)
     seconds = time.monotonic() - started
     minutes = math.ceil(seconds / 60)
     words = f"{10 * math.ceil(seconds / 10)} seconds" if seconds <= 50 else f"{minutes} minute{'s' * (minutes > 1)}"
@@ -312,17 +306,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     refused = False
     for path in files:
         done = "in order" if options.check else "timed" if options.time else "written"
-        if not path.is_file():
-            found = ["there is no such file"]
-        elif options.check:
-            found = [*violations(path.read_text(encoding="utf-8"))]
-        elif options.time:
-            found = state_time(path)
-        elif options.as_another_processor:
-            found = hold(nbformat.read(path, as_version=4), path.parent, another) if another else []
-            done = "the same on another processor" if another else "left out"
-        else:
-            found = write(path, another)
+        try:
+            if options.check:
+                found = [*violations(path.read_text(encoding="utf-8"))]
+            elif options.time:
+                found = state_time(path)
+            elif options.as_another_processor:
+                found = hold(nbformat.read(path, as_version=4), path.parent, another) if another else []
+                done = "the same on another processor" if another else "left out"
+            else:
+                found = write(path, another)
+        except FAILURES as error:
+            found = [_in_words(error)]
         refused |= bool(found)
         for reason in found:
             print(f"{path}: {reason}", file=sys.stderr)

@@ -211,8 +211,6 @@ class Choice(Statement):
         return _up_to_logs(self, self._compare(self.normalised))
 
     def _compare(self, ones: Sequence[sympy.Symbol]) -> Verdict:
-        if not self.terms:
-            raise ValueError("Expected at least one term.")
         for place, (symbol, value) in enumerate(self.parameters.items()):
             later = set(list(self.parameters)[place:])
             if used := [str(s) for s in later & value.free_symbols]:

@@ -49,12 +49,6 @@ def test_arrows_are_steps_against_the_gradients_from_one_place():
         assert np.allclose(arrows.get_offsets(), [0.5, -0.5])
 
 
-@pytest.mark.parametrize("messages", [np.zeros(2), np.zeros((3, 3))])
-def test_what_are_no_messages_is_refused(messages):
-    with pytest.raises(ValueError, match=r"to be \(clients, 2\)"):
-        draw_messages(axes(), [0, 0], messages, [0, 0], [0, 0])
-
-
 def test_of_many_clients_some_are_drawn_and_the_legend_says_so():
     drawn, sent = axes(), np.arange(128.0).reshape(64, 2)
     draw_messages(drawn, [0, 0], sent, sent.mean(0), [0.0, 1.0])

@@ -39,12 +39,6 @@ def test_what_a_sum_takes_is_filled_and_lies_before_its_end():
     assert sorted(leaves) == [*range(1, 12)]
 
 
-def test_an_empty_sum_takes_nothing():
-    drawn = axes()
-    draw_blocks(drawn, 4, 2, [])
-    assert len(drawn.collections[2].get_paths()) == 0
-
-
 def test_drift_marks_what_happened_when():
     drawn = axes()
     draw_drift(drawn, [0.0, 1.0, 2.0, 0.0], 3.0, [True, False, False, True], [False, False, True, False])
@@ -52,8 +46,3 @@ def test_drift_marks_what_happened_when():
     assert np.array_equal(drift.get_ydata(), [0, 1, 2, 0]) and np.array_equal(threshold.get_ydata(), [3, 3])
     assert np.array_equal(fresh.get_xydata(), [[0, 0], [3, 0]]) and np.array_equal(moved.get_xydata(), [[2, 2]])
     assert drawn.get_ylim()[1] > 3
-
-
-def test_drift_of_another_length_is_refused():
-    with pytest.raises(ValueError, match=r"fresh, \(2,\)"):
-        draw_drift(axes(), [0.0, 1.0, 2.0], 1.0, [True, False], [False, False, False])

@@ -85,21 +85,6 @@ def test_bad_input_is_a_message_and_the_widget_lives_on():
     assert shown.error is None and shown.data == {"area": 25} and shown.readout.value == "The area is 25."
 
 
-def test_bad_input_from_the_start_is_a_message_too():
-    def compute(side):
-        raise ZeroDivisionError("nothing to divide by")
-
-    shown = explorer(compute)
-    assert shown.data is None and shown.error == "nothing to divide by" and KEPT not in shown.readout.value
-
-
-def test_our_own_mistake_is_shown_and_raised():
-    shown = explorer(lambda side: {"area": side**2} if side < 4 else {})
-    with pytest.raises(KeyError):
-        shown.controls["side"].value = 4
-    assert "KeyError" in shown.readout.value
-
-
 def test_an_error_while_drawing_is_our_mistake_too():
     def draw(data, axes):
         raise ValueError("no such colour")
@@ -145,8 +130,6 @@ def test_hidden_means_not_computed():
     assert shown.png == b"" and "Reveal" in shown._repr_mimebundle_()["text/html"]
     shown.run_button.click()
     assert calls == [3] and shown.png and shown.image.layout.display is None
-    with pytest.raises(ValueError, match="Expected a button"):
-        explorer(still="<p>nothing yet</p>")
 
 
 def test_the_stored_form_is_stable_and_has_a_picture():
@@ -187,19 +170,9 @@ def test_sliders_keep_the_value_they_are_given():
     assert slider("x", 0, 1, value=0.7, step=0.05).readout_format == ".2f"
     control = log_slider("delta", 1e-10, 1e-3, value=1e-8, per_decade=1)
     assert control.value == 1e-8 and [option[1] for option in control.options][:2] == [1e-10, 1e-9]
-    with pytest.raises(ValueError, match="low=0"):
-        log_slider("delta", 0, 1, value=1)
     for value, near in ((0, "0.1"), (3, "1 or 10"), (1000, "100")):
         with pytest.raises(ValueError, match=f"for instance {near}\\.$"):
             log_slider("noise", 0.1, 100, value=value, per_decade=1)
-
-
-def test_a_log_slider_may_have_a_zero():
-    control = log_slider("noise", 0.1, 10, value=0, per_decade=1, zero=True)
-    assert control.value == 0 and [option[0] for option in control.options] == ["0", "0.1", "1", "10"]
-    control.value = 0.1
-    with pytest.raises(ValueError, match=r"for instance 0 or 0\.1"):
-        log_slider("noise", 0.1, 10, value=0.05, per_decade=1, zero=True)
 
 
 # ---------------------------------------------------------------- plots
@@ -240,21 +213,6 @@ def test_bars_that_were_wiped_leave_the_legend():
     assert legend is not None and [text.get_text() for text in legend.get_texts()] == ["bars"]
 
 
-def test_a_heat_map_can_be_wiped_and_drawn_again():
-    def draw(axes, scale):
-        plots.heat_map(axes, [1, 2, 3], [1, 2], scale * np.arange(6).reshape(2, 3), contours=[2.5, 3.5])
-        plots.label(axes, x="examples")
-
-    figure, (axes,) = plots.new_figure()
-    pictures = []
-    for scale in (2.0, 1.0, 2.0, 1.0):
-        plots.wipe(axes)
-        draw(axes, scale)
-        pictures.append(plots.png(figure))
-    assert len(axes.texts) > 0, "the contours are labelled"
-    assert pictures[1] == pictures[3] != pictures[2]
-
-
 def test_log_axes_agree_with_the_data_drawn_on_them():
     _, (axes,) = plots.new_figure()
     plots.curve(axes, [1e-3, 10.0], [1.0, 0.0], log="xy")
@@ -264,8 +222,6 @@ def test_log_axes_agree_with_the_data_drawn_on_them():
     assert [text.get_text() for text in axes.get_xticklabels()] == ["10⁻³", "1", "10³", "10⁶", "10⁹"]
     plots.log_axis(axes, "y", 2, 6)
     assert [text.get_text() for text in axes.get_yticklabels()] == ["2", "5"]
-    with pytest.raises(ValueError, match="low=0"):
-        plots.log_axis(axes, "x", 0, 1)
 
 
 def test_a_budget_bar_shows_shares():
@@ -296,14 +252,6 @@ def test_marks_on_the_border_are_whole_and_those_beyond_it_are_not_drawn():
     assert border == inside > beyond == 0
 
 
-def test_footnote_and_stamp_are_drawn():
-    def noted(axes):
-        plots.footnote(axes.figure, "not accounted: PCA")
-        plots.stamp(axes, "stale")
-
-    assert len({drawn(noted), drawn(lambda axes: plots.stamp(axes, "stale")), drawn(lambda axes: None)}) == 3
-
-
 def test_a_picture_carries_its_description():
     picture = plots.Picture(plots.new_figure()[0], "An $x < y$ \\varepsilon.")
     assert repr(picture) == picture.description
@@ -313,10 +261,3 @@ def test_a_picture_carries_its_description():
     )
     with Image.open(io.BytesIO(base64.b64decode(found[1] if found else ""))) as image:
         assert image.format == "WEBP" and image.size == (1440, 720), "twice the page's pixels"
-
-
-def test_the_live_picture_says_what_the_readout_says():
-    shown = explorer()
-    assert 'alt="The area is 9."' in shown.image.value
-    shown.controls["side"].value = 5
-    assert 'alt="The area is 25."' in shown.image.value

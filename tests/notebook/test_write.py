@@ -89,11 +89,6 @@ def test_a_bad_notebook_is_refused_and_left_alone(tmp_path: Path, capsys, source
     assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
 
 
-def test_a_missing_file_is_named(capsys):
-    assert main(["--check", "no/such.ipynb"]) == 1
-    assert "no/such.ipynb: there is no such file" in capsys.readouterr().err
-
-
 # ---------------------------------------------------------------- as another processor
 elsewhere = pytest.mark.skipif(another_processor.another_processor() is None, reason="takes glibc on x86-64")
 
@@ -134,14 +129,6 @@ def test_an_error_on_another_processor_alone_is_named_so(tmp_path: Path, capsys,
     monkeypatch.setattr(another_processor, "another_processor", lambda: {"DPNOTES": "1"})
     assert main([str(path)]) == 1
     assert "this is no other processor" in capsys.readouterr().err
-
-
-def test_where_it_cannot_be_done_it_is_said(written: Path, capsys, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(another_processor.platform, "libc_ver", lambda: ("", ""))
-    assert another_processor.another_processor() is None
-    assert main(["--as-another-processor", str(written)]) == 0
-    said = capsys.readouterr()
-    assert said.err.startswith("Left out") and said.out == f"{written}: left out\n"
 
 
 def test_pictures_and_readouts_are_not_compared(written: Path):

@@ -457,6 +457,7 @@ UNCHECKED = {
     "none": "not checkable, says dpnotes too",
     "growth": "an order of growth seen over decades is evidence, no proof",
     "limit": "a limit",
+    "family": "exponents that depend on a letter",
     "monotone": "the sign of a derivative, which is not derived here",
     "allocation": "an optimum over a sequence",
 }

@@ -1,11 +1,13 @@
 """Mutants of a statement: variants with one small change each, which test whether its check can fail."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import sympy
 from sympy.tensor.indexed import Indexed
 
 from dpnotes.theory.asymptotics import Ratio
+from dpnotes.theory.families import parameter_of
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Statement
@@ -18,7 +20,8 @@ def mutants(statement: Statement) -> Iterator[tuple[str, Statement]]:
     """Small changes to the printed expressions: one sign, one exponent by 1/12, one symbol dropped, one number doubled.
 
     A statement about orders of magnitude does not depend on constant factors, nor on symbols that are set to a number:
-    neither is changed.
+    neither is changed. Its exponents that depend on a letter change by 1/4, and by a slope that leaves them as they are
+    at one end of the letter's interval.
 
     Yields:
       A description of the change, and the changed statement.
@@ -35,9 +38,10 @@ def mutants(statement: Statement) -> Iterator[tuple[str, Statement]]:
         fixed = {symbol for symbol, value in statement.where.items() if sympy.sympify(value).is_number}
     elif isinstance(statement, Rate | Choice):
         fixed = set(statement.normalised)
+    letter = parameter_of(statement) if isinstance(statement, Rate | Choice) else None
     for place, expression in enumerate(statement.printed):
         seen = {expression}
-        for change, mutant in [("sign", -expression), ("number", 2 * expression), *_of(expression, fixed)]:
+        for change, mutant in [("sign", -expression), ("number", 2 * expression), *_of(expression, fixed, letter)]:
             if mutant in seen or mutant.has(sympy.nan, sympy.zoo) or (orders and change == "number"):
                 continue
             seen.add(mutant)
@@ -45,17 +49,18 @@ def mutants(statement: Statement) -> Iterator[tuple[str, Statement]]:
             yield f"{change}: {mutant}", statement.restate(*printed)
 
 
-def _of(expression: sympy.Basic, fixed: set[sympy.Symbol]) -> Iterator[tuple[str, sympy.Expr]]:
+def _of(expression: sympy.Basic, fixed: set[sympy.Symbol], letter: Any = None) -> Iterator[tuple[str, sympy.Expr]]:
     """The mutants of an expression tree: changes at its root, then changes within each argument."""
     if expression in fixed or (isinstance(expression, sympy.Pow) and expression.args[0] in fixed):
         return
-    yield from _at_root(expression)
+    depends = letter is not None and isinstance(expression, sympy.Pow) and expression.exp.has(letter)
+    yield from _slopes(expression, letter) if depends else _at_root(expression)
     if isinstance(expression, Indexed | sympy.Symbol):
         return
     # The second and later arguments of a sum are its limits.
-    arguments = expression.args[:1] if isinstance(expression, sympy.Sum) else expression.args
+    arguments = expression.args[:1] if isinstance(expression, sympy.Sum) or depends else expression.args
     for index, argument in enumerate(arguments):
-        for change, mutant in _of(argument, fixed):
+        for change, mutant in _of(argument, fixed, letter):
             yield change, expression.func(*expression.args[:index], mutant, *expression.args[index + 1 :])
 
 
@@ -74,6 +79,15 @@ def _at_root(expression: sympy.Basic) -> Iterator[tuple[str, sympy.Expr]]:
     elif isinstance(expression, sympy.Add):
         for index, term in enumerate(expression.args):
             yield "sign", sympy.Add(*expression.args[:index], *expression.args[index + 1 :], -term)
+
+
+def _slopes(power: Any, letter: Any) -> Iterator[tuple[str, sympy.Expr]]:
+    """Other exponents that depend on the letter: shifted by 1/4, or by a slope that is 0 at one end of its interval."""
+    (base, exponent), quarter = power.args, sympy.Rational(1, 4)
+    for change in (quarter, -quarter):
+        yield "exponent", base ** (exponent + change)
+        for end in (letter.domain.low, letter.domain.high):
+            yield "slope", base ** (exponent + change * (letter - sympy.nsimplify(end, rational=True)))
 
 
 def still_true(original: Statement, mutant: Statement) -> bool:

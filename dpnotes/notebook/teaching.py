@@ -10,7 +10,10 @@ import importlib
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +28,7 @@ _LONGEST_WORD = 24  # letters: a longer one, a path or a line of code, may break
 
 
 # ---------------------------------------------------------------- exercises
-def exercise(question: str, *hints: str) -> Callable[[Callable[[Any], str]], "Exercise"]:
+def exercise(question: str, *hints: str, seconds: float = 20.0) -> Callable[[Callable[[Any], str]], "Exercise"]:
     """The decorator that turns a checker into an exercise of the same name.
 
     A checker maps an answer to the mistake in it, in words, or to "" if the answer is right. It never prints the right
@@ -35,6 +38,7 @@ def exercise(question: str, *hints: str) -> Callable[[Callable[[Any], str]], "Ex
     Args:
       question: the question, in Markdown.
       hints: from gentle to plain.
+      seconds: the time limit of a check, above 0.
 
     >>> @exercise("What is 6 times 7?", "It is even.")
     ... def product(number):
@@ -48,11 +52,15 @@ def exercise(question: str, *hints: str) -> Callable[[Callable[[Any], str]], "Ex
     >>> product.check(42)
     Right.
     """
-    return lambda mistake: Exercise(question, hints, mistake)
+    return lambda mistake: Exercise(question, hints, mistake, seconds)
 
 
 class _Unfit(Exception):
     """An answer that is not of the kind that a checker takes; the message is the mistake."""
+
+
+class _OutOfTime(BaseException):
+    """The time limit of a check; not an `Exception`, which an answer may catch."""
 
 
 class Exercise:
@@ -62,17 +70,20 @@ class Exercise:
     such package.
     """
 
-    def __init__(self, question: str, hints: Sequence[str], mistake: Callable[[Any], str]):
+    def __init__(self, question: str, hints: Sequence[str], mistake: Callable[[Any], str], seconds: float):
         self.question = question
-        self._mistake, self._hints, self._hinted = mistake, hints, 0
+        self._mistake, self._hints, self._hinted, self._seconds = mistake, hints, 0, seconds
 
     def mistake(self, answer: Any) -> str:
         """The mistake in an answer, in words; "" if the answer is right."""
         (expected,) = inspect.signature(self._mistake).parameters
         try:
-            return self._mistake(_READ[expected](answer))
+            with _time_limit(self._seconds):
+                return self._mistake(_READ[expected](answer))
         except _Unfit as error:
             return str(error)
+        except _OutOfTime:
+            return f"there is no result after {self._seconds:g} seconds. Does a loop never end?"
         except (Exception, SystemExit) as error:  # a reader's answer may be anything, and so may its errors
             if type(error) is NameError:  # after a restart, say
                 return (
@@ -146,6 +157,25 @@ def _number(answer: Any) -> float:
 _READ: dict[str, Callable[[Any], Any]] = {"function": _asked, "number": _number, "answer": lambda answer: answer}
 
 
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raise `_OutOfTime` in the block after `seconds`; no limit outside the main thread, or where there is no alarm."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise _OutOfTime
+
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.signal(signal.SIGALRM, stop)
+    others = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *others)
+        signal.signal(signal.SIGALRM, handler)
+
+
 def near(value: float, relative: float = 0.01) -> Callable[[float], str]:
     """The checker of an `exercise` whose answer is a number.
 
@@ -195,6 +225,9 @@ class Prediction:
     Attributes:
       explorer: the widget that is shown; its `controls`, `data`, `error`, `readout` and `run` are attributes here, too.
 
+    Raises:
+      ValueError: fewer than two choices, one without a reason, or `right` is none of them.
+
     >>> asked = Prediction(
     ...     "Is 2 + 2 even?", {"yes": "It is twice 2.", "no": "Sums of equal numbers are even."},
     ...     lambda: {"sum": 2 + 2}, lambda data, axes: None, lambda data: f"The sum is {data['sum']}.",
@@ -225,6 +258,10 @@ class Prediction:
 
         from dpnotes.notebook.widgets import Explorer
 
+        if len(choices) < 2 or not all(choices.values()):
+            raise ValueError(f"Expected choices={dict(choices)!r} to be two or more, each with its reason.")
+        if right not in choices:
+            raise ValueError(f"Expected right={right!r} to be one of the choices {[*choices]}.")
         self._question, self._choices, self._right, self._run, self._holds = question, choices, right, run, holds
 
         def compute(prediction: str | None) -> dict[str, Any]:

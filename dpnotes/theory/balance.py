@@ -21,7 +21,9 @@ import numpy as np
 import sympy
 from sympy.polys.matrices import DomainMatrix
 
+from dpnotes.theory.exponents import field_of, in_the_middle
 from dpnotes.theory.monomials import Powers, monomial_of, monomials, over, powers_of, put_in, times
+from dpnotes.util import validate
 
 Named = Mapping[str, sympy.Expr]
 _MOST_RAYS = 500  # on the way to the vertices; the work grows with their cube, and 500 take a few seconds
@@ -70,10 +72,10 @@ def regime_of(symbols: Iterable[sympy.Symbol]) -> dict[str, sympy.Expr]:
 def at_most(smaller: sympy.Expr, larger: Sequence[sympy.Expr], regime: Named | None = None) -> Certificate | Witness:
     """Prove or refute that one monomial is at most the largest of others, up to constants, where `regime` is at most 1.
 
-    Floating point proposes the multipliers or the direction, and rationals verify them.
+    Floating point proposes the multipliers or the direction, rationals verify them, or decide where they cannot.
 
     Raises:
-      ValueError: an expression is no monomial, or no proposal is right.
+      ValueError: an expression is no monomial.
 
     >>> x, y = sympy.symbols("x y", positive=True)
     >>> at_most(sympy.sqrt(x * y), [x, y])
@@ -82,6 +84,8 @@ def at_most(smaller: sympy.Expr, larger: Sequence[sympy.Expr], regime: Named | N
     Witness(direction={x: 1})
     """
     regime = regime or {}
+    if not larger:
+        raise ValueError(f"Expected at least one monomial to compare {smaller} with.")
     return _at_most(powers_of(smaller), [powers_of(m) for m in larger], {n: powers_of(m, n) for n, m in regime.items()})
 
 
@@ -106,7 +110,13 @@ def _at_most(smaller: Powers, larger: Sequence[Powers], regime: Mapping[str, Pow
     direction = _direction([over(smaller, other) for other in larger], list(regime.values()), symbols)
     if direction is not None:
         return Witness(direction)
-    raise ValueError(f"Expected exponents that floating point tells apart, got {monomial_of(smaller)}.")
+    # Floats could not tell a tiny weight from none: decide in rationals.
+    feasible, found = _farkas(columns, target)
+    if feasible:
+        return _certificate({k: v for k, v in enumerate(found) if v}, len(larger), list(regime))
+    found = [in_the_middle(value) for value in found]
+    scale = math.lcm(*(value.denominator for value in found))
+    return Witness({s: int(v * scale) for s, v in zip(symbols, found, strict=False) if v})
 
 
 def _certificate(found: Mapping[int, Fraction], num_larger: int, names: Sequence[str]) -> Certificate:
@@ -114,6 +124,45 @@ def _certificate(found: Mapping[int, Fraction], num_larger: int, names: Sequence
         {k: v for k, v in found.items() if k < num_larger and v},
         {names[k - num_larger]: v for k, v in found.items() if k >= num_larger and v},
     )
+
+
+def _farkas(columns: Sequence[Sequence[Fraction]], target: Sequence[Fraction]) -> tuple[bool, list[Fraction]]:
+    """Non-negative `x` with `sum_k x_k columns[k] = target`, or `y` with `y.target > 0 >= y.columns[k]` for all k.
+
+    The first phase of the simplex method, exactly; Bland's rule ends it.
+    """
+    size, num_columns = len(target), len(columns)
+    signs = [1 if value >= 0 else -1 for value in target]
+    rows = [
+        [signs[r] * column[r] for column in columns]
+        + [Fraction(int(r == k)) for k in range(size)]
+        + [signs[r] * target[r]]
+        for r in range(size)
+    ]
+    basis = [num_columns + r for r in range(size)]
+    # Reduced costs of the sum of the artificial unknowns, which the first phase makes 0 where it can.
+    costs = [
+        -sum((row[k] for row in rows), Fraction(0)) + int(num_columns <= k < num_columns + size)
+        for k in range(num_columns + size)
+    ]
+    costs.append(-sum((row[-1] for row in rows), Fraction(0)))
+    while negative := [k for k in range(num_columns) if costs[k] < 0]:
+        entering = negative[0]
+        rising = [r for r in range(size) if rows[r][entering] > 0]
+        _, _, leaving = min((rows[r][-1] / rows[r][entering], basis[r], r) for r in rising)
+        pivot = rows[leaving][entering]
+        rows[leaving] = [value / pivot for value in rows[leaving]]
+        for row in (*(rows[r] for r in range(size) if r != leaving), costs):
+            if factor := row[entering]:
+                row[:] = [value - factor * above for value, above in zip(row, rows[leaving], strict=True)]
+        basis[leaving] = entering
+    if costs[-1]:
+        return False, [signs[r] * (1 - costs[num_columns + r]) for r in range(size)]
+    found = [Fraction(0)] * num_columns
+    for r, column in enumerate(basis):
+        if column < num_columns:
+            found[column] = rows[r][-1]
+    return True, found
 
 
 def _direction(
@@ -169,9 +218,10 @@ def _solve(columns: Sequence[Sequence[Fraction]], target: Sequence[Fraction]) ->
 
 def _echelon(rows: list[list[Fraction]]) -> tuple[list[list[Fraction]], tuple[int, ...]]:
     """The rows in reduced echelon form, and the columns of their pivots."""
-    exact = [[sympy.QQ(value.numerator, value.denominator) for value in row] for row in rows]
-    reduced, pivots = DomainMatrix(exact, (len(rows), len(rows[0])), sympy.QQ).rref()
-    return [[Fraction(int(v.numerator), int(v.denominator)) for v in row] for row in reduced.to_list()], pivots
+    domain, element, number = field_of(value for row in rows for value in row)
+    exact = [[element(value) for value in row] for row in rows]
+    reduced, pivots = DomainMatrix(exact, (len(rows), len(rows[0])), domain).rref()
+    return [[number(value) for value in row] for row in reduced.to_list()], pivots
 
 
 # ---------------------------------------------------------------- the balance
@@ -270,6 +320,7 @@ def balance(
         paper symbols are added (a count is at least 1, a probability at most 1).
 
     Raises:
+      TypeError: terms, constraints or a regime without names, or one symbol in place of several.
       ValueError: a term is no monomial; the terms can be made arbitrarily small; the constraints contradict the regime;
         so many terms and tuned symbols that the vertices would take minutes.
 
@@ -280,7 +331,15 @@ def balance(
     >>> found.parameters(found.vertices[0])
     {T: n**(2/3), eta: n**(-1/3)}
     """
+    validate.instance(Mapping, terms=terms)
+    validate.or_none(validate.instance, Mapping, constraints=constraints, regime=regime)
+    validate.instance(Iterable, tuned=tuned)
     tuned = tuple(tuned)
+    if not terms:
+        raise ValueError("Expected at least one term.")
+    for symbol in tuned:
+        if not isinstance(symbol, sympy.Symbol):
+            raise ValueError(f"Expected tuned symbols, got the expression {symbol}.")
     split_terms, split_constraints = _split(terms), _split(constraints or {})
     for name in split_constraints.keys() & split_terms.keys():
         raise ValueError(f"Expected different names for terms and constraints, got {name!r} twice.")

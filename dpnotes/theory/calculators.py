@@ -44,12 +44,19 @@ class Output:
       role: its role in a comparison.
       measure: the measure, for an accuracy.
       floor: whether it is a lower bound that no method beats; all other outputs can be attained.
+
+    Raises:
+      ValueError: an accuracy without a measure, or a measure of something else.
     """
 
     meaning: str
     role: Role
     measure: Measure | None = None
     floor: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.role is Role.ACCURACY) != (self.measure is not None):
+            raise ValueError(f"Expected a measure of an accuracy, and of nothing else, got {self}.")
 
     def __str__(self) -> str:
         """The line for this output in a list of outputs."""

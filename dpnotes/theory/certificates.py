@@ -241,8 +241,9 @@ def units(alike: Named, pure: Named, normalised: Sequence[sympy.Symbol] = ()) ->
         except UnitsDiffer:
             return None
 
+    plain = all(unit is None or unit.is_plain for unit in map(unit_of, atoms))
     return {
-        "certificate": "units",
+        "certificate": "units" if plain else "family",
         "alike": _named(alike),
         "pure": _named(pure),
         "normalised": sorted(plain_name(s.name) for s in normalised),

@@ -256,6 +256,9 @@ class _Search:
                 f"Expected an interval to search for {', '.join(missing)}: region={{...}} in the statement, or usual= "
                 "where the letter is defined."
             )
+        for symbol, (low, high) in region.items():  # type: ignore[misc]
+            if not 0 < low <= high < math.inf:
+                raise ValueError(f"Expected an interval within (0, inf) to search for {symbol}, got {(low, high)}.")
         self.symbols = list(symbols)
         everything = [lower, upper, *conditions]
         special = any(isinstance(f, _SPECIAL) for e in everything for f in sympy.sympify(e).atoms(sympy.Function))

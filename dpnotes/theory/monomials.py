@@ -10,7 +10,10 @@ from itertools import product
 
 import sympy
 
-Powers = Mapping[sympy.Symbol, Fraction]  # a monomial without its coefficient
+from dpnotes.theory.exponents import Parameter, exponent_of, expression_of
+
+# A monomial without its coefficient; where exponents have a parameter, they are `Exponent`s.
+Powers = Mapping[sympy.Symbol, Fraction]
 _MOST_PIECES = 1000  # of a product of sums; a bound of more terms says little up to their number
 
 
@@ -47,15 +50,24 @@ class _Context:
 
     def exponent(self, expression: sympy.Basic) -> Fraction:
         """The exponent as a number."""
-        if not isinstance(expression, sympy.Rational):
+        found = exponent_of(expression)
+        if found is None:
             raise self.refuse(f"the power {expression} is not rational")
-        return Fraction(int(expression.p), int(expression.q))
+        return found
+
+    def require_positive(self, factor: sympy.Basic) -> None:
+        """Refuse a constant that may be zero or negative."""
+        if not (factor.is_positive or (exponent_of(factor) or 0) > 0):
+            raise self.refuse(f"the factor {factor} is not positive")
+
+
+def _is_constant(part: sympy.Basic) -> bool:
+    return all(isinstance(symbol, Parameter) for symbol in part.free_symbols)
 
 
 def _gather(part: sympy.Basic, power: Fraction, found: dict[sympy.Symbol, Fraction], context: _Context) -> None:
-    if not part.free_symbols:
-        if not part.is_positive:
-            raise context.refuse(f"the factor {part} is not positive")
+    if _is_constant(part):
+        context.require_positive(part)
     elif isinstance(part, sympy.Symbol):
         if not part.is_positive:
             raise context.refuse(f"{part} may be zero or negative")
@@ -94,7 +106,7 @@ def monomial_of(powers: Powers) -> sympy.Expr:
     >>> monomial_of({x: Fraction(1, 2)})
     sqrt(x)
     """
-    return sympy.Mul(*(s ** sympy.Rational(p.numerator, p.denominator) for s, p in powers.items()))
+    return sympy.Mul(*(s ** expression_of(p) for s, p in powers.items()))
 
 
 @dataclass(frozen=True)
@@ -129,6 +141,9 @@ _FLIP = {"max": "min", "min": "max"}
 
 
 def _branches(part: sympy.Basic, context: _Context) -> list[Branch]:
+    if part.free_symbols and _is_constant(part):
+        context.require_positive(part)
+        return [Branch({})]
     if isinstance(part, sympy.Add | sympy.Max | sympy.Min):
         least = isinstance(part, sympy.Min)
         found = []

@@ -14,6 +14,7 @@ import sympy
 from dpnotes.theory import certificates
 from dpnotes.theory.balance import Balance, Named, Witness, at_most, balance, regime_of, require_room
 from dpnotes.theory.evaluation import Values, at_most_one, contradicted, evaluator, held_for, number, place_text, writer
+from dpnotes.theory.families import for_every_value, interval_text, parameter_of, parts_of
 from dpnotes.theory.monomials import Branch, branches, monomial_of, monomials, powers_of
 from dpnotes.theory.statements import Statement
 from dpnotes.theory.symbols import symbols_of
@@ -30,7 +31,8 @@ class Rate(Statement):
     """The statement that `subject` is of the order `value`: the best order that the terms allow, and no better.
 
     For a bound with the subject on both sides, or a sample size, the subject is a tuned symbol and the only term; the
-    constraints are the expressions that must be at most 1.
+    constraints are the expressions that must be at most 1. Exponents may depend on one letter with a bounded domain:
+    the rate is then checked for every value of it (`dpnotes.theory.families`).
 
     Args:
       subject: the quantity that has the rate; only shown.
@@ -60,7 +62,7 @@ class Rate(Statement):
 
     def said(self, latex: bool) -> str:
         """The statement as printed."""
-        held = held_for(at_most_one(self.regime.values(), latex), latex)
+        held = held_for([*interval_text(self, latex), *at_most_one(self.regime.values(), latex)], latex)
         tilde = bool(self.logs) or self.tilde
         if not latex:
             return f"{self.subject} = {self.order}{'~' * tilde}({self.value}){held}"
@@ -77,11 +79,14 @@ class Rate(Statement):
 
     def verdict(self) -> Verdict:
         """The verdict: up to constants, up to logs, not implied, improvable, restated, contradicted or units differ."""
-        if negative := _negative("the stated rate", self.value):
+        if negative := _negative("the stated rate", self.value, parameter_of(self)):
             return negative
         alike, pure = {**self.terms, "the stated rate": self.value}, {**self.constraints, **self.regime}
-        if problem := _units_problem(alike, pure, self.normalised):
+        if problem := _units_problem(alike, pure, self.normalised, parameter_of(self)):
             return problem
+        return for_every_value(self, Rate._judged)
+
+    def _judged(self) -> Verdict:
         found = _up_to_logs(self, self._compare(self.normalised))
         if found.kind == Kind.UP_TO_CONSTANTS and self._restates():
             listed = f"the terms are the stated ones, up to constants: {', '.join(self.terms)}"
@@ -193,24 +198,26 @@ class Choice(Statement):
         """The statement as printed."""
         show = writer(latex)
         listed = (f"{show(s)} = {show(e)}" for s, e in self.parameters.items())
-        held = held_for(at_most_one(self.regime.values(), latex), latex)
+        held = held_for([*interval_text(self, latex), *at_most_one(self.regime.values(), latex)], latex)
         return (", \\quad " if latex else ", ").join(listed) + held
 
     def verdict(self) -> Verdict:
         """The verdict: up to constants, up to logs, not implied, improvable, contradicted or units differ."""
         for symbol, value in self.parameters.items():
-            if negative := _negative(str(symbol), value):
+            if negative := _negative(str(symbol), value, parameter_of(self)):
                 return negative
             pair = {f"the parameter {symbol}": symbol, "its value": value}
-            if problem := _units_problem(pair, {}, self.normalised):
+            if problem := _units_problem(pair, {}, self.normalised, parameter_of(self)):
                 return problem
         terms = {**self.terms, "the rate": self.rate}
         pure = {**self.constraints, **self.regime}
-        if problem := _units_problem(terms, pure, self.normalised):
+        if problem := _units_problem(terms, pure, self.normalised, parameter_of(self)):
             return problem
-        return _up_to_logs(self, self._compare(self.normalised))
+        return for_every_value(self, lambda one: _up_to_logs(one, one._compare(one.normalised)))
 
     def _compare(self, ones: Sequence[sympy.Symbol]) -> Verdict:
+        if not self.terms:
+            raise ValueError("Expected at least one term.")
         for place, (symbol, value) in enumerate(self.parameters.items()):
             later = set(list(self.parameters)[place:])
             if used := [str(s) for s in later & value.free_symbols]:
@@ -360,26 +367,30 @@ def _meeting(names: Sequence[str]) -> str:
     return f"where {', '.join(names)} meet" if len(names) > 1 else f"which is {names[0]}"
 
 
-def _negative(name: str, value: sympy.Basic) -> Verdict | None:
+def _negative(name: str, value: sympy.Basic, letter: Any) -> Verdict | None:
     """The verdict `contradicted` if the value has a negative term, as a mutant's sign change makes it; else None."""
+    if value.free_symbols == {letter}:  # a constant, whose sign is checked for every value of the letter
+        return None
     parts = value.args if isinstance(value, sympy.Add | sympy.Max | sympy.Min) else (value,)
     for part in parts:
         if part.could_extract_minus_sign():
             return Verdict(Kind.CONTRADICTED, f"{name} has the negative term {part}")
         for factor in sympy.Mul.make_args(part):
             inside = factor.args[0] if isinstance(factor, sympy.Pow) else factor
-            if inside.args and inside is not value and (found := _negative(name, inside)):
+            if inside.args and inside is not value and (found := _negative(name, inside, letter)):
                 return found
     return None
 
 
-def _units_problem(alike: Named, pure: Named, normalised: Sequence[sympy.Symbol] = ()) -> Verdict | None:
+def _units_problem(
+    alike: Named, pure: Named, normalised: Sequence[sympy.Symbol] = (), letter: Any = None
+) -> Verdict | None:
     """The verdict `units differ`; None if `alike` share a unit and `pure` have none, up to units that are set to 1."""
     free = [unit_of(symbol) or NONE for symbol in normalised]
     certificate = partial(certificates.units, alike, pure, normalised)
     try:
-        units = {name: _unit(expression, free) for name, expression in alike.items()}
-        bare = {name: _unit(expression, free) for name, expression in pure.items()}
+        units = {name: _unit(expression, free, letter) for name, expression in alike.items()}
+        bare = {name: _unit(expression, free, letter) for name, expression in pure.items()}
     except UnitsDiffer as error:
         return Verdict(Kind.UNITS_DIFFER, str(error), certificate)
     (first, expected), *others = units.items()
@@ -393,11 +404,11 @@ def _units_problem(alike: Named, pure: Named, normalised: Sequence[sympy.Symbol]
     return None
 
 
-def _unit(expression: sympy.Expr, free: Sequence[Unit]) -> Unit:
+def _unit(expression: sympy.Expr, free: Sequence[Unit], letter: Any) -> Unit:
     if not free:
         return unit_of(expression) or NONE
     # Terms of a sum may differ by units that are set to 1; each is compared with the first.
-    parts = [monomial_of(branch.powers) for branch in branches(expression)]
+    parts = parts_of(expression, letter)
     units = [unit_of(part) or NONE for part in parts]
     for part, unit in zip(parts, units, strict=True):
         if not equal_modulo(unit, units[0], free):

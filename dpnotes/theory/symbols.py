@@ -266,13 +266,15 @@ def symbols_of(*expressions: sympy.Basic) -> list[PaperSymbol]:
     ValueError: Expected symbols of a paper, got the bare symbol kappa.
     """
     found: dict[str, PaperSymbol] = {}
-    papers: set[str] = set()
-    for symbol in {symbol for expression in expressions for symbol in expression.atoms(sympy.Symbol)}:
-        if not isinstance(symbol, PaperSymbol):
-            raise ValueError(f"Expected symbols of a paper, got the bare symbol {symbol}.")
-        found[symbol.name] = symbol
-        papers.add(symbol.paper)
+    for expression in expressions:
+        for symbol in expression.atoms(sympy.Symbol):
+            if not isinstance(symbol, PaperSymbol):
+                raise ValueError(f"Expected symbols of a paper, got the bare symbol {symbol}.")
+            other = found.setdefault(symbol.name, symbol)
+            if other.paper != symbol.paper:
+                raise ValueError(f"Expected symbols of one paper, got {symbol} of {other.paper} and of {symbol.paper}.")
+    papers = sorted({symbol.paper for symbol in found.values()})
     if len(papers) > 1:
-        raise ValueError(f"Expected symbols of one paper, got symbols of {' and '.join(sorted(papers))}.")
+        raise ValueError(f"Expected symbols of one paper, got symbols of {' and '.join(papers)}.")
     free = {s.name for expression in expressions for s in expression.free_symbols if isinstance(s, sympy.Symbol)}
     return [found[name] for name in sorted(free)]

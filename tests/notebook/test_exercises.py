@@ -6,7 +6,9 @@ import importlib
 import inspect
 import pkgutil
 import re
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -83,7 +85,7 @@ def test_a_check_takes_the_solution_and_says_the_mistake_in_other_answers(place:
     ],
 )
 def test_control_an_unsound_exercise_is_seen(solution: Solution, mistake: Any, found: str):
-    assert unsound(Exercise("?", [], mistake), solution) == [found]
+    assert unsound(Exercise("?", [], mistake, 1.0), solution) == [found]
 
 
 # ---------------------------------------------------------------- odd answers
@@ -99,9 +101,17 @@ def test_control_an_unsound_exercise_is_seen(solution: Solution, mistake: Any, f
     ],
 )
 def test_a_check_of_a_number_says_what_is_wrong(capsys: pytest.CaptureFixture[str], answer: Any, said: str):
-    asked = Exercise("How many?", [], lambda number: near(2.0)(number))
+    asked = Exercise("How many?", [], lambda number: near(2.0)(number), 1.0)
     asked.check(answer)
     assert capsys.readouterr().out == f"{said}\n" and asked.points(answer) == (said == "Right.")
+
+
+def never_ends(x: float) -> None:
+    while True:
+        try:
+            x += 1
+        except Exception:
+            pass
 
 
 def raises(x: float) -> None:
@@ -121,21 +131,43 @@ after_restart = eval("lambda x: helper(x)")  # a helper whose cell was not run
         (raises, "it raises OSError: no such thing"),
         (sys.exit, "it raises SystemExit: 0"),
         (after_restart, "it uses `helper`, which does not exist: run the cell that defines it, or correct the name."),
+        (never_ends, "there is no result after 0.1 seconds. Does a loop never end?"),
     ],
 )
 def test_a_check_of_a_function_ends_whatever_the_function_does(answer: Any, mistake: str):
-    asked = Exercise("Add 1.", [], lambda function: "" if function(0) == 1 else "f(0) should be 1.")
+    before = signal.getsignal(signal.SIGALRM)
+    asked = Exercise("Add 1.", [], lambda function: "" if function(0) == 1 else "f(0) should be 1.", 0.1)
     assert asked.mistake(answer) == mistake
+    assert signal.getsignal(signal.SIGALRM) is before
+
+
+def test_a_name_without_a_value_is_said():
+    def answer(x):
+        if x > 1:
+            found = x
+        return found  # pyright: ignore[reportPossiblyUnbound]
+
+    asked = Exercise("?", [], lambda function: str(function(0)), 1.0)
+    assert asked.mistake(answer).startswith("it raises UnboundLocalError: cannot access local variable 'found'")
+
+
+def test_outside_the_main_thread_a_check_has_no_limit_and_works():
+    said = []
+    asked = Exercise("?", [], lambda number: near(2)(number), 1.0)
+    other = threading.Thread(target=lambda: said.append(asked.mistake(3)))
+    other.start()
+    other.join()
+    assert said == ["3 is too large."]
 
 
 def test_a_function_cannot_change_what_the_checker_compares_with():
     given = [1, 2]
-    asked = Exercise("?", [], lambda function: "" if function(given) is None and given == [1, 2] else "changed")
+    asked = Exercise("?", [], lambda function: "" if function(given) is None and given == [1, 2] else "changed", 1.0)
     assert asked.mistake(list.clear) == "" and given == [1, 2]
 
 
 def test_hints_come_one_at_a_time_and_then_again(capsys: pytest.CaptureFixture[str]):
-    asked = Exercise("How many?", ["More than one.", "Fewer than three."], lambda number: "")
+    asked = Exercise("How many?", ["More than one.", "Fewer than three."], lambda number: "", 1.0)
     for _ in range(3):
         asked.hint()
     lines = capsys.readouterr().out.splitlines()
@@ -166,6 +198,8 @@ def readers_cells() -> Iterator[tuple[tuple[str, str], ast.Module, set[str]]]:
 
 def test_each_exercise_is_in_one_notebook():
     assert sorted(place for place, _, _ in readers_cells()) == sorted(ASKED)
+    for notebook in NOTEBOOKS.values():
+        handout.instructors(notebook)  # which refuses an exercise without a reader's cell
 
 
 def test_a_solution_is_the_readers_function_and_uses_what_the_notebook_has():

@@ -9,6 +9,7 @@ import pytest
 from dpnotes.notebook.teaching import Prediction, Table, claims_table
 from dpnotes.notebook.write import to_text
 from dpnotes.papers.budget_schedules.claims import CLAIMS
+from dpnotes.theory.claims import select
 from tests.nbval_run import nbval
 
 
@@ -51,6 +52,15 @@ def test_readers_without_a_kernel_see_question_and_choices_and_the_answer_folded
     assert "“yes &amp; no”: right. It is." in folded and "“no”: not so. Halve" in folded and not ran
 
 
+@pytest.mark.parametrize(
+    "right, choices, named",
+    [("b", {"a": "why", "c": "why"}, "right='b'"), ("a", {"a": "why"}, "choices="), ("a", {"a": "x", "b": ""}, "cho")],
+)
+def test_a_prediction_without_reasons_or_a_right_choice_is_refused(right: str, choices: dict[str, str], named: str):
+    with pytest.raises(ValueError, match=f"Expected {named}"):
+        asked_about(4, right, **choices)
+
+
 def test_a_run_that_does_not_bear_the_right_choice_out_is_found():
     assert asked_about()[0].unsound() == []
     assert asked_about(total=5)[0].unsound() == ["the run does not bear out 'yes & no'"]
@@ -89,6 +99,14 @@ def test_an_address_in_a_table_is_a_link_named_by_its_last_part():
     assert link in table._repr_html_() and "<b>" not in table._repr_html_() and table._repr_html_().count("<a ") == 2
     assert repr(table).startswith("thread\nhttps://example.org/a/issues/7 ")
     assert "<a " not in Table(["thread"], [["issues/7"]])._repr_html_()  # the control
+
+
+def test_the_claims_table_computes_its_verdicts():
+    right, wrong = select(CLAIMS, ["budget_schedules.thm4.5.schedule", "budget_schedules.lemmaC.4.inversion"])
+    table = claims_table([right, wrong])
+    assert [row[1] for row in table.rows] == ["exact", "contradicted"]
+    (_, _, parts) = table.rows[1]
+    assert "stated 81.49" in parts[0] and parts[1].startswith("printed: $") and parts[2].startswith("ours, exact: $")
 
 
 @pytest.mark.slow

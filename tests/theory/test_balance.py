@@ -16,10 +16,11 @@ from dpnotes.theory.balance import (
     Witness,
     at_most,
     balance,
+    regime_of,
     solve_for,
 )
 from dpnotes.theory.monomials import branches, monomial_of, monomials, powers_of
-from dpnotes.theory.symbols import COUNT, PaperSymbols
+from dpnotes.theory.symbols import COUNT, UNIT_INTERVAL, PaperSymbols
 
 X = sympy.symbols("x0:7", positive=True)
 T, ETA, N, D, ALPHA = sympy.symbols("T eta n d alpha", positive=True)
@@ -79,9 +80,10 @@ def disagreements(seed, spoil=lambda vertices: vertices):
     return wrong
 
 
+@pytest.mark.parametrize("block", range(10))
 @pytest.mark.slow
-def test_random_instances_agree_with_a_linear_program():
-    assert not [seed for seed in range(150) if disagreements(seed)]
+def test_five_hundred_random_instances_agree_with_a_linear_program(block):
+    assert not [seed for seed in range(50 * block, 50 * block + 50) if disagreements(seed)]
 
 
 @pytest.mark.slow
@@ -157,6 +159,15 @@ def test_certificates_are_proofs_and_witnesses_are_counterexamples():
     assert isinstance(at_most(D, [N], {"d <= n^2": D / N**2, "n <= 1": N}), Certificate)
 
 
+@pytest.mark.slow
+def test_rationals_decide_what_floats_cannot(monkeypatch):
+    import dpnotes.theory.balance as module
+
+    cases = [disagreements(seed) for seed in range(30)]
+    monkeypatch.setattr(module, "_proposal", lambda *_, **__: None)
+    assert [disagreements(seed) for seed in range(30)] == cases == [[]] * 30
+
+
 def test_pieces():
     assert set(monomials(sqrt(N + D) * (1 + T))) == {sqrt(N), sqrt(D), sqrt(N) * T, sqrt(D) * T}
     assert {monomial_of(b.powers) for b in branches(1 / Min(N, D))} == {1 / N, 1 / D}
@@ -165,6 +176,12 @@ def test_pieces():
         monomials(1 / (N + D), "noise")
     with pytest.raises(ValueError, match="contains a minimum"):
         monomials(1 / Max(Min(N, D), T), "noise")
+
+
+def test_domains_become_a_regime():
+    paper = PaperSymbols("example")
+    n, delta = paper.symbol("n", "", domain=COUNT), paper.symbol("delta", "", domain=UNIT_INTERVAL)
+    assert regime_of([n, delta]) == {"n >= 1": 1 / n, "delta <= 1": delta}
 
 
 @pytest.mark.parametrize(
@@ -182,10 +199,13 @@ def test_pieces():
         (lambda: balance({"T": T}, [T], {}, {"low": N, "high": 1 / N}), "more than an edge, got low; high"),
         (lambda: balance({"T": T}, [T], {"a": N / T, "b": T * D, "c": T / D}, {"n >= 1": 1 / N}), "more than an edge"),
         (lambda: balance({"a": T + N * T, "a 2": 1 / T}, [T]), "'a 2' for a term"),
+        (lambda: balance({}, [T]), "at least one term"),
+        (lambda: balance({"a": T}, [T**2]), "got the expression"),
         (
             lambda: balance({"a": sympy.Mul(*(T + s for s in sympy.symbols("y0:12", positive=True)))}, []),
             "multiplies out",
         ),
+        (lambda: at_most(N, []), "at least one monomial"),
         (lambda: balance({"T": T}, [T], {"T": N / T}), "'T' twice"),
         (lambda: balance({"T": T}, [T], {"low": N / T}, {"T >= 1": 1 / T}), "without tuned symbols, got T"),
     ],
@@ -193,6 +213,17 @@ def test_pieces():
 def test_bad_input_names_the_term_and_the_reason(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_terms_without_names_and_one_symbol_in_place_of_several_are_refused_by_name():
+    for call, message in (
+        (lambda: balance([ETA, T], [T]), r"terms=\[eta, T\] to be a Mapping"),  # type: ignore[arg-type]
+        (lambda: balance({"a": T}, [T], [ETA]), r"constraints=\[eta\] to be a Mapping"),  # type: ignore[arg-type]
+        (lambda: balance({"a": T}, [T], {}, T), "regime=T to be a Mapping"),
+        (lambda: balance({"a": 1 / T}, tuned=T), "tuned=T to be an Iterable"),
+    ):
+        with pytest.raises(TypeError, match=f"^Expected {message}"):
+            call()
 
 
 def test_a_tuned_symbol_in_no_term_may_have_any_value():

@@ -12,6 +12,7 @@ from dpnotes.theory.calculators import (
     Output,
     Role,
     parameters,
+    sample_sizes,
 )
 from dpnotes.theory.refusals import NoConstants, NoRoot, OutsideRegime, Vacuous, require, require_informative
 from dpnotes.theory.symbols import COUNT, PaperSymbols
@@ -180,6 +181,14 @@ def test_lower_bounds_are_floors():
     between = EVERY["budget_schedules.LEAST_DYNAMIC"](kappa=kappa, alpha=alpha)
     assert (between["lower"] <= least).all() and (least <= between["upper"]).all()
     assert (4.1 * between["lower"] < least).any(), "control: the floor is not always near"
+
+
+def test_an_accuracy_needs_a_measure():
+    with pytest.raises(ValueError, match="Expected a measure of an accuracy, and of nothing else"):
+        Output("alpha", Role.ACCURACY)
+    with pytest.raises(ValueError, match="Expected a measure of an accuracy, and of nothing else"):
+        Output("n", Role.SAMPLE_SIZE, Measure.GOLDSTEIN)
+    assert [str(one(a="four")["a"]) for one in (sample_sizes, parameters)] == ["four [sample size]", "four"]
 
 
 def test_a_constant_that_no_proof_gives_has_an_error_of_its_own():

@@ -148,6 +148,7 @@ def test_a_minus_sign_is_found_wherever_it_stands():
     [
         (lambda: rate(ALPHA), "apart from the rate and from what is 1, got alpha"),
         (lambda: rate(BEST, normalised=(STEP,)), "apart from the rate and from what is 1, got eta"),
+        (lambda: Choice({STEP: 1 / M}, {}, STEP), "at least one term"),
         (lambda: Choice({STEP: STEP * T / T**2}, {"a": STEP}, STEP), "eta by earlier parameters only, got eta"),
         (lambda: Choice({STEP: T / M, T: N}, {"a": STEP}, STEP), "eta by earlier parameters only, got T"),
         (lambda: Rate(T, N, {"T": N}, regime={"few": N}), "more than an edge, got n >= 1; few"),

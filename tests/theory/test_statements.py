@@ -1,5 +1,6 @@
 """Every kind of statement confirms true statements and refutes false ones."""
 
+import math
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -54,18 +55,18 @@ def test_identity_with_a_rounded_number():
     assert kind(Identity(X, Rational(312, 100), sympy.pi, digits=2)) == Kind.CONTRADICTED
 
 
+def test_units_are_compared_first():
+    assert kind(Identity(X, A * LONG, A**2 * A)) == Kind.UNITS_DIFFER
+    assert kind(Identity(X, A + LONG, A)) == Kind.UNITS_DIFFER
+    assert kind(Inequality(A, LONG, {A: (1, 2), LONG: (3, 4)})) == Kind.UNITS_DIFFER
+
+
 def test_optimum():
     cost = A * X + B / X
     assert kind(Optimum(cost, X, sqrt(B / A), 2 * sqrt(A * B))) == Kind.EXACT
     assert kind(Optimum(cost, X, sqrt(B / A), 3 * sqrt(A * B))) == Kind.CONTRADICTED
     wrong = Optimum(cost, X, B / A, example={A: 1, B: 100}).verdict()
     assert wrong.kind == Kind.CONTRADICTED and "x = 100 gives 101, but x = 10 gives 20" in wrong.evidence
-
-
-def test_units_are_compared_first():
-    assert kind(Identity(X, A * LONG, A**2 * A)) == Kind.UNITS_DIFFER
-    assert kind(Identity(X, A + LONG, A)) == Kind.UNITS_DIFFER
-    assert kind(Inequality(A, LONG, {A: (1, 2), LONG: (3, 4)})) == Kind.UNITS_DIFFER
 
 
 def test_a_stationary_point_that_is_no_minimum_is_refused():
@@ -129,6 +130,11 @@ def test_ratio(rate, theta, upper):
     quantity = 3 * X**2 + X
     assert kind(Ratio(quantity, rate, {X: (1, 1)}, "Theta")) == theta
     assert kind(Ratio(quantity, rate, {X: (1, 1)}, "O")) == upper
+
+
+def test_uncheckable_gives_its_reason():
+    verdict = Uncheckable("something", Reason.CITED).verdict()
+    assert verdict.kind == Kind.NOT_CHECKABLE and verdict.evidence == Reason.CITED and not verdict.confirms
 
 
 def test_mutants_differ_from_the_original_and_from_each_other():
@@ -209,6 +215,11 @@ def test_select():
         claim().calculator()
 
 
+def test_a_claim_is_shown_in_two_lines():
+    shown = claim("example.thm1.rate", Identity(X, A + B, A + B))
+    assert str(shown) == "example.thm1.rate: title (Theorem 1)\nx = a + b"
+
+
 @pytest.mark.parametrize(
     ("statement", "text"),
     [
@@ -270,6 +281,12 @@ def test_monotone():
     assert kind(Monotone(A + 1 / A, A, "increasing", region)) == Kind.CONTRADICTED
     assert kind(Monotone(A + log(1 + A) * exp(-A), A, "increasing", region)) == Kind.NOT_REFUTED
     assert grows.plain() == "a**2/(a + b) is increasing in a"
+
+
+def test_a_search_needs_an_interval_of_positive_numbers():
+    for ends in ((0, 1), (1, math.inf), (2, 1)):
+        with pytest.raises(ValueError, match=r"interval within \(0, inf\) to search for a"):
+            Inequality(A, A**2, {A: ends}).verdict()
 
 
 @pytest.mark.parametrize(

@@ -38,17 +38,15 @@ class Landscape(Protocol):
     """A function F of `dim` numbers. Points are `(..., dim)`, float32 or float64, on any device.
 
     `value` and `smallest_eigenvalue` (of the Hessian, exact) are `(...)`, `gradient` and `hessian_vector` are
-    `(..., dim)`, `hessian` is dense, `(..., dim, dim)`. `constants` hold everywhere; `constants_within` adds constants
-    that hold in the ball of that radius around the origin. Names: "smoothness" and "hessian_lipschitz" (in the spectral
-    norm), "lipschitz", "minimum", "maximum"; a missing constant does not exist or is not known. `saddle` is one of the
-    strict saddles.
+    `(..., dim)`, `hessian` is dense, `(..., dim, dim)`. `constants` hold everywhere: "smoothness" and
+    "hessian_lipschitz" (in the spectral norm); a missing constant does not exist or is not known. `saddle` is one of
+    the strict saddles.
     """
 
     @property
     def dim(self) -> int: ...
     @property
     def constants(self) -> dict[str, Constant]: ...
-    def constants_within(self, radius: float) -> dict[str, Constant]: ...
     @property
     def saddle(self) -> Saddle: ...
     def value(self, x: Tensor) -> Tensor: ...
@@ -68,40 +66,6 @@ def check_points(x: Tensor, dim: int) -> None:
     """
     if x.dim() == 0 or x.shape[-1] != dim:
         raise ValueError(f"Expected x.shape={tuple(x.shape)} to be (..., {dim}).")
-
-
-def initial_gap(landscape: Landscape, x: Tensor) -> Tensor:
-    """`F(x) - min F`, `(...)`: the most that descent from `x` can gain; `f_max` in the theorems of noisy SGD.
-
-    Args:
-      landscape: one whose minimum is known.
-      x: `(..., dim)`.
-
-    Raises:
-      ValueError: if the minimum is not known.
-
-    Example:
-      >>> from dpnotes.problems.separable import DoubleWell, Separable
-      >>> initial_gap(Separable([(DoubleWell(1.0), 3)]), torch.zeros(2, 3))
-      tensor([0.7500, 0.7500])
-    """
-    if "minimum" not in landscape.constants:
-        raise ValueError(f"Expected a landscape with a known minimum, got {type(landscape).__name__}.")
-    return landscape.value(x) - landscape.constants["minimum"].value
-
-
-def hessian_by_columns(landscape: Landscape, x: Tensor) -> Tensor:
-    """The dense Hessian, `(..., dim, dim)`, from `dim` products with the unit vectors.
-
-    Example:
-      >>> from dpnotes.problems.saddles import MonkeySaddle
-      >>> hessian_by_columns(MonkeySaddle(tilt=1.0), torch.ones(2))
-      tensor([[ 9., -4.],
-              [-4., -3.]])
-    """
-    check_points(x, landscape.dim)
-    identity = torch.eye(landscape.dim, dtype=x.dtype, device=x.device)
-    return landscape.hessian_vector(x[..., None, :], identity)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,10 +109,6 @@ class Reflected:
     def constants(self) -> dict[str, Constant]:
         """The constants of the original landscape."""
         return self.landscape.constants
-
-    def constants_within(self, radius: float) -> dict[str, Constant]:
-        """The constants of the original landscape."""
-        return self.landscape.constants_within(radius)
 
     @property
     def saddle(self) -> Saddle:

@@ -66,14 +66,11 @@ def fetch(folder: str, file: PublishedFile) -> Path:
       DataNotFound: when the file is not on this machine and cannot be downloaded.
       DataCorrupt: when the file on this machine is not the published one.
     """
-    for place in _local_folders(folder):
+    cache = cache_folder() / folder
+    for place in (*_local_folders(folder), cache):
         if (place / file.name).is_file():
             _check(place / file.name, file)
             return place / file.name
-    cache = cache_folder() / folder
-    cached = cache / file.name
-    if cached.is_file() and _sha256(cached) == file.sha256:
-        return cached
     failures = []
     for url in file.urls:
         import pooch
@@ -82,8 +79,6 @@ def fetch(folder: str, file: PublishedFile) -> Path:
             return Path(pooch.retrieve(url, f"sha256:{file.sha256}", fname=file.name, path=cache))
         except (OSError, ValueError) as error:  # no network, no such page, a read-only cache, other bytes
             failures.append(f"{url}: {type(error).__name__}")
-    if cached.is_file():
-        _check(cached, file)
     if not file.urls:
         reason, advice = "it is published nowhere", "Put it, as it is,"
     else:
@@ -113,13 +108,10 @@ def find(folder: str, files: Sequence[PublishedFile]) -> tuple[bool, str, str]:
     return True, str(paths[0].parent), ""
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _check(path: Path, file: PublishedFile) -> None:
-    if (found := _sha256(path)) != file.sha256:
+    with path.open("rb") as opened:
+        found = hashlib.file_digest(opened, "sha256").hexdigest()
+    if found != file.sha256:
         raise DataCorrupt(f"Expected {path} to have sha256 {file.sha256}, found {found}. Delete it and fetch it again.")
 
 

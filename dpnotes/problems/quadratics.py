@@ -128,18 +128,12 @@ class Quadratic(SharedExamples):
 
     @property
     def constants(self) -> dict[str, Constant]:
-        """The smoothness, Polyak-Lojasiewicz constant and minimum; for a Lipschitz constant see `lipschitz_within`."""
+        """The smoothness, Polyak-Lojasiewicz constant and minimum; no Lipschitz constant holds over all of space."""
         return {
             "smoothness": Constant(float(self.spectrum.max()), "proved", "largest eigenvalue of the Hessian"),
             "polyak_lojasiewicz": Constant(float(self.spectrum.min()), "proved", "smallest eigenvalue of the Hessian"),
             "minimum": Constant(0.0, "proved", "at the center, where the offsets cancel"),
         }
-
-    def lipschitz_within(self, radius: float) -> Constant:
-        """A bound on every example's gradient within `radius` of the center; no bound holds over all of space."""
-        validate.non_negative(radius=radius)
-        value = float(self.spectrum.max()) * radius + float(torch.linalg.vector_norm(self.offsets, dim=1).max())
-        return Constant(value, "proved", f"triangle inequality, within {radius:g} of the center")
 
     def excess_risk(self, x: Tensor) -> Tensor:
         """The excess risk `f(x) - min f`, `(runs,)`; at the starting point it is the initial gap."""

@@ -20,17 +20,10 @@ from dpnotes.util.validate import Finite, NonNegative, Positive, checked
 
 
 class Suprema(NamedTuple):
-    """The bounds of a function of one number over the real line; infinite where there is none.
+    """The suprema of the absolute values of a function's second and third derivative over the real line."""
 
-    `lipschitz`, `smoothness` and `hessian_lipschitz` are the suprema of the absolute values of the first three
-    derivatives, `minimum` and `maximum` the infimum and the supremum.
-    """
-
-    lipschitz: float
     smoothness: float
     hessian_lipschitz: float
-    minimum: float
-    maximum: float
 
 
 class Profile(Protocol):
@@ -52,8 +45,7 @@ class Linear:
 
     @property
     def suprema(self) -> Suprema:
-        far = math.inf if self.slope else 0.0
-        return Suprema(self.slope, 0.0, 0.0, -far, far)
+        return Suprema(0.0, 0.0)
 
     def value(self, t: Tensor) -> Tensor:
         return self.slope * t
@@ -78,8 +70,7 @@ class Parabola:
 
     @property
     def suprema(self) -> Suprema:
-        low, high = (0.0, math.inf) if self.curvature > 0 else (-math.inf, 0.0)
-        return Suprema(math.inf, abs(self.curvature), 0.0, low, high)
+        return Suprema(abs(self.curvature), 0.0)
 
     def value(self, t: Tensor) -> Tensor:
         return 0.5 * self.curvature * t.square()
@@ -105,8 +96,7 @@ class LogCosh:
 
     @property
     def suprema(self) -> Suprema:
-        third = 4 / (3 * math.sqrt(3)) * self.curvature / self.width
-        return Suprema(self.curvature * self.width, self.curvature, third, 0.0, math.inf)
+        return Suprema(self.curvature, 4 / (3 * math.sqrt(3)) * self.curvature / self.width)
 
     def value(self, t: Tensor) -> Tensor:
         # log cosh u = log(1 + 2 sinh^2(u / 2)) for small u, where |u| + softplus(-2 |u|) - log 2 would cancel.
@@ -132,8 +122,7 @@ class _Wave:
 
     @property
     def suprema(self) -> Suprema:
-        first, second, third = (self.amplitude * self.frequency**order for order in (1, 2, 3))
-        return Suprema(first, second, third, -self.amplitude, self.amplitude)
+        return Suprema(self.amplitude * self.frequency**2, self.amplitude * self.frequency**3)
 
 
 @checked
@@ -145,7 +134,7 @@ class Cosine(_Wave):
         return self.amplitude * torch.cos(self.frequency * t)
 
     def first(self, t: Tensor) -> Tensor:
-        return -self.suprema.lipschitz * torch.sin(self.frequency * t)
+        return -self.amplitude * self.frequency * torch.sin(self.frequency * t)
 
     def second(self, t: Tensor) -> Tensor:
         return -self.suprema.smoothness * torch.cos(self.frequency * t)
@@ -160,7 +149,7 @@ class Sine(_Wave):
         return self.amplitude * torch.sin(self.frequency * t)
 
     def first(self, t: Tensor) -> Tensor:
-        return self.suprema.lipschitz * torch.cos(self.frequency * t)
+        return self.amplitude * self.frequency * torch.cos(self.frequency * t)
 
     def second(self, t: Tensor) -> Tensor:
         return -self.suprema.smoothness * torch.sin(self.frequency * t)
@@ -192,8 +181,7 @@ class DoubleWell:
     @property
     def suprema(self) -> Suprema:
         second = self.gamma * (3 * (self._edge / self.width) ** 2 - 1)
-        third = 6 * self.gamma * self._edge / self.width**2
-        return Suprema(math.inf, second, third, -self.gamma * self.width**2 / 4, math.inf)
+        return Suprema(second, 6 * self.gamma * self._edge / self.width**2)
 
     @property
     def _edge(self) -> float:
@@ -236,7 +224,7 @@ class Separable:
       >>> landscape.smallest_eigenvalue(landscape.saddle.point)
       tensor(-0.5000, dtype=torch.float64)
       >>> {name: constant.value for name, constant in landscape.constants.items()}
-      {'smoothness': 1.0, 'hessian_lipschitz': 3.0, 'minimum': -0.125}
+      {'smoothness': 1.0, 'hessian_lipschitz': 3.0}
     """
 
     parts: Sequence[tuple[Profile, int]]
@@ -254,26 +242,17 @@ class Separable:
 
     @property
     def constants(self) -> dict[str, Constant]:
-        """The global constants, all attained; "lipschitz", "minimum" and "maximum" only where they are finite.
+        """The smoothness and the Hessian's Lipschitz constant, both attained.
 
         Proof: a diagonal Hessian's norm is its largest entry, so the smoothness is the largest of the profiles', and so
-        is the Hessian's Lipschitz constant, since `max_i |a_i (x_i - y_i)| <= max_i |a_i| |x - y|`. The coordinates are
-        independent, so the squares of the slopes add up, and so do minima and maxima.
+        is the Hessian's Lipschitz constant, since `max_i |a_i (x_i - y_i)| <= max_i |a_i| |x - y|`.
         """
-        bounds = [(profile.suprema, count) for profile, count in self.parts]
-        found = {
-            "smoothness": (max(p.smoothness for p, _ in bounds), "the largest of the profiles'"),
-            "hessian_lipschitz": (max(p.hessian_lipschitz for p, _ in bounds), "the largest of the profiles'"),
-            "lipschitz": (math.sqrt(sum(c * p.lipschitz**2 for p, c in bounds)), "root of the sum of squares"),
-            "minimum": (sum(c * p.minimum for p, c in bounds), "the sum of the profiles'"),
-            "maximum": (sum(c * p.maximum for p, c in bounds), "the sum of the profiles'"),
+        largest = (max(each) for each in zip(*(profile.suprema for profile, _ in self.parts), strict=True))
+        names = ("smoothness", "hessian_lipschitz")
+        return {
+            name: Constant(value, "proved", "the largest of the profiles'")
+            for name, value in zip(names, largest, strict=True)
         }
-        return {name: Constant(value, "proved", why) for name, (value, why) in found.items() if math.isfinite(value)}
-
-    def constants_within(self, radius: float) -> dict[str, Constant]:
-        """The global constants, whatever the radius."""
-        validate.positive(radius=radius)
-        return self.constants
 
     @property
     def saddle(self) -> Saddle:
@@ -290,17 +269,13 @@ class Separable:
         direction[index] = 1.0
         return Saddle(origin, direction, float(gamma))
 
-    def terms(self, x: Tensor) -> Tensor:
-        """The terms `phi_i(x_i)`, `(..., dim)`."""
-        return self._each([profile.value for profile, _ in self.parts], x)
-
     def curvatures(self, x: Tensor) -> Tensor:
         """The diagonal of the Hessian, `(..., dim)`: its eigenvalues."""
         return self._each([profile.second for profile, _ in self.parts], x)
 
     def value(self, x: Tensor) -> Tensor:
         """The value `F(x)`, `(...)`."""
-        return self.terms(x).sum(-1)
+        return self._each([profile.value for profile, _ in self.parts], x).sum(-1)
 
     def gradient(self, x: Tensor) -> Tensor:
         """The gradient, with entries `phi_i'(x_i)`, `(..., dim)`."""

@@ -11,14 +11,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from dpnotes.problems.datasets.cola import Corpus
 from dpnotes.problems.datasets.dataset import Dataset
-from dpnotes.problems.published import DataCorrupt, DataNotFound, fetch, files_at
+from dpnotes.problems.published import fetch, files_at
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.validate import AtLeastTwo, checked
@@ -59,29 +59,21 @@ def bert_tokenizer() -> Tokenizer:
 
 
 @checked
-def tokenise(
-    corpus: Corpus,
-    tokenizer: Tokenizer,
-    length: AtLeastTwo,
-    test: Literal["both", "in-domain", "out-of-domain"] = "both",
-) -> Dataset:
+def tokenise(corpus: Corpus, tokenizer: Tokenizer, length: AtLeastTwo) -> Dataset:
     """The data set of a corpus: inputs `(examples, 2, length)` int64, which `Bert` takes.
 
     Args:
       corpus: sentences, such as `datasets.load_cola()`.
       tokenizer: such as `bert_tokenizer()`, for the published weights.
-      length: pieces in a sentence; longer sentences are cut off, shorter ones padded.
-      test: the development sentences that are the test examples. GLUE uses both parts, as is the default: Avdiukhin et
-        al. report a test accuracy without naming its sentences; the labels of the test parts are not public.
+      length: pieces in a sentence, at least 2; longer sentences are cut off, shorter ones padded.
 
-    Raises:
-      ValueError: outside these domains.
+    The test examples are the development sentences of both parts, as in GLUE: Avdiukhin et al. report a test accuracy
+    without naming its sentences; the labels of the test parts are not public.
     """
-    parts = {"in-domain": corpus.in_domain, "out-of-domain": corpus.out_of_domain}
-    held_out = [part for name, part in parts.items() if test in (name, "both")]
-    texts, labels = [text for part in held_out for text in part.texts], torch.cat([part.labels for part in held_out])
+    texts = corpus.in_domain.texts + corpus.out_of_domain.texts
+    labels = torch.cat([corpus.in_domain.labels, corpus.out_of_domain.labels])
     train = tokenizer(corpus.train.texts, length), corpus.train.labels
-    name = f"{corpus.name}, {length} pieces, test: {test}"
+    name = f"{corpus.name}, {length} pieces, test: both"
     return Dataset(name, *train, tokenizer(texts, length), labels, 2, corpus.licence, corpus.source)
 
 
@@ -217,15 +209,10 @@ def pretrained_bert(seed: str | int, num_classes: int = 2) -> Bert:
     Raises:
       ModuleNotFoundError: when transformers is not installed.
       DataNotFound: when a file is not on this machine and cannot be downloaded; the message says where to put it.
-      DataCorrupt: when a file is not the published one, or lacks a parameter.
+      DataCorrupt: when a file is not the published one.
     """
     transformers = _transformers()
-    folder = _bert_folder()
-    published, report = transformers.AutoModel.from_pretrained(
-        folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
-    )
-    if missing := report["missing_keys"]:
-        raise DataCorrupt(f"Expected all parameters of BERT in {folder}, missing: {', '.join(sorted(missing))}.")
+    published = transformers.AutoModel.from_pretrained(_bert_folder(), local_files_only=True, dtype=torch.float32)
     config = published.config
     size = BertSize(
         config.vocab_size,
@@ -263,10 +250,5 @@ def _transformers() -> Any:
 
 
 def _bert_folder() -> Path:
-    """The folder that holds all of BERT's files, each verified."""
-    paths = [fetch(_BERT_FOLDER, file) for file in BERT_FILES]
-    folders = sorted({str(path.parent) for path in paths})
-    if len(folders) > 1:
-        names = ", ".join(file.name for file in BERT_FILES)
-        raise DataNotFound(f"Expected {names} in one folder, found them in {', '.join(folders)}: move them together.")
-    return paths[0].parent
+    """The folder of BERT's files, each verified; they have to lie in one folder."""
+    return [fetch(_BERT_FOLDER, file) for file in BERT_FILES][0].parent

@@ -5,13 +5,11 @@ the same function with `z_k` of variance `1 / b`. So a data set of 10^14 example
 batch, the noise of a gradient is known in closed form, and F tells whether a point is stationary.
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from dpnotes.core import Constant
 from dpnotes.problems.landscapes import Landscape
 from dpnotes.problems.separable import Separable
 from dpnotes.random.streams import Streams
@@ -20,7 +18,7 @@ from dpnotes.util import checks, validate
 
 @dataclass(frozen=True, eq=False)
 class FreshBatch:
-    """A batch of fresh examples for each run, whose mean loss and gradient can be evaluated at any number of points.
+    """A batch of fresh examples for each run, whose mean gradient can be evaluated at any number of points.
 
     Differences of its gradients at two points are SPIDER's, since both gradients use the same examples.
 
@@ -34,19 +32,11 @@ class FreshBatch:
     size: Tensor
     mean: Tensor
 
-    def value(self, x: Tensor) -> Tensor:
-        """The mean loss over the batch at `x` `(runs, dim)`, `(runs,)`."""
-        self._check(x)
-        return self.data.landscape.value(x) + (self.mean.to(x) * self.data.features.terms(x)).sum(-1)
-
     def gradient(self, x: Tensor) -> Tensor:
         """The mean gradient over the batch at `x` `(runs, dim)`, `(runs, dim)`."""
-        self._check(x)
-        return torch.addcmul(self.data.landscape.gradient(x), self.mean.to(x), self.data.features.gradient(x))
-
-    def _check(self, x: Tensor) -> None:
         if x.shape != self.mean.shape:
             raise ValueError(f"Expected x.shape={tuple(x.shape)} to be (runs, dim) = {tuple(self.mean.shape)}.")
+        return torch.addcmul(self.data.landscape.gradient(x), self.mean.to(x), self.data.features.gradient(x))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,22 +80,6 @@ class VirtualData:
         """The number of coordinates."""
         return self.landscape.dim
 
-    @property
-    def constants(self) -> dict[str, Constant]:
-        """The constants of F, under their names, and the constants of the examples that hold over all of space.
-
-        "variance": the supremum over x of `variance`. "norm_subgaussian": a sigma with
-        `E exp(|grad f(x; z) - grad F(x)|^2 / sigma^2) <= e` (Assumption B of Avdiukhin et al., with an expectation for
-        their mean over the data). "mean_squared_smoothness": an L with
-        `E |grad f(x; z) - grad f(y; z)|^2 <= L^2 |x - y|^2`. Since normal z are unbounded, no Lipschitz constant holds
-        for every example.
-        """
-        return self._with_noise(self.landscape.constants)
-
-    def constants_within(self, radius: float) -> dict[str, Constant]:
-        """The constants that hold in the ball of this radius around the origin."""
-        return self._with_noise(self.landscape.constants_within(radius))
-
     def variance(self, x: Tensor) -> Tensor:
         """The variance `E |grad f(x; z) - grad F(x)|^2 = sum_k h_k'(x_k)^2` of one example, `(...)`."""
         return self.features.gradient(x).square().sum(-1)
@@ -142,21 +116,3 @@ class VirtualData:
     def take(self, index: Tensor | slice) -> "VirtualData":
         """Return this problem: all runs draw from one population."""
         return self
-
-    @property
-    def _noisy_coordinates(self) -> int:
-        return sum(count for profile, count in self.features.parts if profile.suprema.lipschitz)
-
-    def _with_noise(self, base: dict[str, Constant]) -> dict[str, Constant]:
-        found, noise = dict(base), self.features.constants
-        if "lipschitz" in noise:
-            where = "the features' slopes"
-            found["variance"] = Constant(noise["lipschitz"].value ** 2, "proved", f"sum of squares of {where}")
-            # E exp(|N(0, s^2 I_k)|^2 / sigma^2) = (1 - 2 s^2 / sigma^2)^(-k / 2), and less if a slope is below s.
-            slope = max(profile.suprema.lipschitz for profile, _ in self.features.parts)
-            sigma = slope * math.sqrt(-2 / math.expm1(-2 / self._noisy_coordinates)) if slope else 0.0
-            found["norm_subgaussian"] = Constant(sigma, "proved", f"the normal law with the largest of {where}")
-        if "smoothness" in base:
-            value = math.hypot(base["smoothness"].value, noise["smoothness"].value)
-            found["mean_squared_smoothness"] = Constant(value, "proved", "F and the features add up in squares")
-        return found

@@ -47,11 +47,6 @@ def test_constants_hold_and_are_attained() -> None:
     assert squared == pytest.approx(2 * constants["polyak_lojasiewicz"].value * float(quadratic.excess_risk(slowest)))
     assert constants["smoothness"].value / constants["polyak_lojasiewicz"].value == pytest.approx(20)
     assert float(quadratic.excess_risk(quadratic.center[None])) == constants["minimum"].value == 0
-    on_sphere = points(quadratic, 200)
-    on_sphere = quadratic.center + 2 * on_sphere / on_sphere.norm(dim=1, keepdim=True)
-    norms, bound = quadratic.gradients(on_sphere).norms(), quadratic.lipschitz_within(2.0).value
-    assert norms.max() <= bound
-    assert norms.max() > quadratic.lipschitz_within(1.0).value  # the control: the radius matters
     assert float(quadratic.offsets.norm(dim=1).max()) == pytest.approx(0.7)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.func import functional_call, grad, hessian
 
 from dpnotes.problems import text
-from dpnotes.problems.datasets import DataCorrupt, DataNotFound, load_cola
+from dpnotes.problems.datasets import load_cola
 from dpnotes.problems.datasets.cola import Corpus, Sentences
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.problems.published import PublishedFile
@@ -73,16 +73,6 @@ def test_sentences_are_cut_and_padded() -> None:
     ]
     assert packed[:, 1].tolist() == [[1, 1, 0, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
     assert len(set(CHARACTER_PIECES)) == len(CHARACTER_PIECES)
-
-
-def test_the_test_examples_are_the_chosen_parts() -> None:
-    toy = corpus("One.", "Two two.", "Three.")
-    for test, count in (("both", 4), ("in-domain", 1), ("out-of-domain", 3)):
-        dataset = tokenise(toy, character_tokenizer, 12, test)  # type: ignore[arg-type]
-        assert (dataset.train_inputs.shape, dataset.test_inputs.shape) == ((3, 2, 12), (count, 2, 12))
-        assert (dataset.train_inputs.dtype, dataset.num_classes) == (torch.int64, 2)
-    with pytest.raises(ValueError, match="test='train'"):
-        tokenise(toy, character_tokenizer, 12, "train")  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- BERT
@@ -212,7 +202,7 @@ def save(folder: Path, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_published_files_become_a_model_with_a_new_classifier(
-    transformers: Any, offline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    transformers: Any, offline: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published = transformers.BertModel(config_of(transformers, replace(SMALL, layers=1))).eval()
     with torch.no_grad():
@@ -226,17 +216,3 @@ def test_published_files_become_a_model_with_a_new_classifier(
     assert torch.equal(model.classifier.weight, text.pretrained_bert(seed=3).classifier.weight)
     assert not torch.equal(model.classifier.weight, text.pretrained_bert(seed=4).classifier.weight)
     assert all(parameter.requires_grad for parameter in model.parameters())
-
-    (tmp_path / "data" / "vocab.txt").write_bytes((offline / "vocab.txt").read_bytes())
-    (offline / "vocab.txt").unlink()
-    with pytest.raises(DataNotFound, match="in one folder"):
-        text.bert_tokenizer()
-
-
-def test_files_that_lack_a_parameter_are_refused(
-    transformers: Any, offline: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = transformers.BertModel(config_of(transformers, replace(SMALL, layers=1)), add_pooling_layer=False)
-    save(offline, model, monkeypatch)
-    with pytest.raises(DataCorrupt, match="pooler.dense"):
-        text.pretrained_bert(0)

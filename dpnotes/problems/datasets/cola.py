@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpnotes.problems.published import DataCorrupt, fetch, files_at
+from dpnotes.problems.published import fetch, files_at
 from dpnotes.util import validate
 
 FILES = files_at(
@@ -67,41 +67,15 @@ def load_cola() -> Corpus:
       DataNotFound: when the archive is not on this machine and cannot be downloaded.
       DataCorrupt: when the archive is not the published one.
     """
-    path = fetch("cola", FILES[0])
-    try:
-        with zipfile.ZipFile(path) as archive:
-            train, in_domain, out_of_domain = (
-                parse_tsv(archive.read(f"cola_public/raw/{part}.tsv"), f"{part} in {path}")
-                for part in ("in_domain_train", "in_domain_dev", "out_of_domain_dev")
-            )
-    except (KeyError, zipfile.BadZipFile) as error:
-        raise DataCorrupt(f"Expected {path} to be an archive of CoLA 1.1: {error}.") from None
+    with zipfile.ZipFile(fetch("cola", FILES[0])) as archive:
+        train, in_domain, out_of_domain = (
+            _sentences(archive.read(f"cola_public/raw/{part}.tsv").decode())
+            for part in ("in_domain_train", "in_domain_dev", "out_of_domain_dev")
+        )
     return Corpus("cola", train, in_domain, out_of_domain, LICENCE, _SOURCE)
 
 
-def parse_tsv(content: bytes, name: str) -> Sentences:
-    r"""The sentences in one of CoLA's files: source, label, the author's mark and the sentence, separated by tabs.
-
-    Args:
-      content: the file, in UTF-8.
-      name: for the error message.
-
-    Raises:
-      DataCorrupt: when a line has another format.
-
-    Example:
-      >>> parse_tsv("ad-03\t0\t*\tBooks were sent to each other by the students.\n".encode(), "example").texts
-      ('Books were sent to each other by the students.',)
-    """
-    try:
-        lines = content.decode().removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise DataCorrupt(f"Expected {name} to be UTF-8: {error}.") from None
-    texts, labels = [], []
-    for number, line in enumerate(lines, 1):
-        fields = line.split("\t")
-        if len(fields) != 4 or fields[1] not in ("0", "1"):
-            raise DataCorrupt(f"Expected line {number} of {name} to be source, 0 or 1, mark, sentence; found {line!r}.")
-        texts.append(fields[3])
-        labels.append(int(fields[1]))
-    return Sentences(tuple(texts), torch.tensor(labels, dtype=torch.int64))
+def _sentences(content: str) -> Sentences:
+    """The sentences in a file whose lines are source, label, the author's mark and the sentence, separated by tabs."""
+    rows = [line.split("\t") for line in content.removesuffix("\n").split("\n")]
+    return Sentences(tuple(row[3] for row in rows), torch.tensor([int(row[1]) for row in rows]))

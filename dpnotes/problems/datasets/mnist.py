@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from dpnotes.problems.datasets.dataset import Dataset
-from dpnotes.problems.published import DataCorrupt, fetch, files_at
+from dpnotes.problems.published import fetch, files_at
 from dpnotes.util.validate import AtLeastOne, checked
 
 # Mirrors in the order they are tried: the one that torchvision uses, then the page of the data set's authors.
@@ -32,7 +32,7 @@ def load_mnist() -> Dataset:
       DataNotFound: when a file is not on this machine and cannot be downloaded.
       DataCorrupt: when a file is not the published one.
     """
-    arrays = [parse_idx(gzip.decompress(fetch("mnist", file).read_bytes()), file.name) for file in FILES]
+    arrays = [_array(gzip.decompress(fetch("mnist", file).read_bytes())) for file in FILES]
     images, labels = arrays[::2], arrays[1::2]
     inputs = [torch.from_numpy(array.reshape(len(array), -1).astype(np.float32)).div_(255) for array in images]
     targets = [torch.from_numpy(array.astype(np.int64)) for array in labels]
@@ -50,26 +50,7 @@ def pooled(images: torch.Tensor, size: AtLeastOne) -> torch.Tensor:
     return torch.nn.functional.avg_pool2d(images.view(-1, 1, 28, 28), size).flatten(1) - MEAN
 
 
-def parse_idx(content: bytes, name: str) -> np.ndarray:
-    """The array in an idx file of bytes: two zeros, type 8, number of axes, big-endian sizes, data.
-
-    Args:
-      content: the file, decompressed.
-      name: for the error message.
-
-    Raises:
-      DataCorrupt: when the magic number or the sizes do not fit the content.
-
-    Example:
-      >>> parse_idx(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]), "example").tolist()
-      [7, 9]
-    """
-    axes = content[3] if len(content) >= 4 else 0
-    start = 4 + 4 * axes
-    if content[:3] != b"\x00\x00\x08" or not axes or len(content) < start:
-        raise DataCorrupt(f"Expected {name} to start as an idx file of bytes, found {content[:4].hex(' ')!r}.")
-    shape = tuple(int(size) for size in np.frombuffer(content, ">u4", axes, offset=4))
-    data = np.frombuffer(content, np.uint8, offset=start)
-    if data.size != np.prod(shape, dtype=object):
-        raise DataCorrupt(f"Expected {name} to hold {shape} numbers, found {data.size}.")
-    return data.reshape(shape)
+def _array(content: bytes) -> np.ndarray:
+    """The array in an idx file of bytes: two zeros, type 8, number of axes, big-endian sizes, data."""
+    axes = content[3]
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(np.frombuffer(content, ">u4", axes, offset=4))

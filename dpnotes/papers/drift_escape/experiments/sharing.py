@@ -96,13 +96,12 @@ class Roof:
 
     @property
     def suprema(self) -> Suprema:
-        """The slope half way down, the curvature of ridges and valleys, a bound of the third derivative, the heights.
+        """The curvature of ridges and valleys, and a bound of the third derivative.
 
         The third derivative's factors are largest where the squared sine is `r^2 / 4`, and at 0.
         """
         third = (3 + self.rounding**2) * 0.5 / 1.25**2.5 * self.curvature**2 / self.slope
-        ridge = self.slope / self.frequency * math.atan2(1, self.rounding)
-        return Suprema(self.slope / math.hypot(1, self.rounding), self.curvature, third, -ridge, ridge)
+        return Suprema(self.curvature, third)
 
     def value(self, t: Tensor) -> Tensor:
         """As above."""

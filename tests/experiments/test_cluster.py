@@ -12,8 +12,7 @@ import pytest
 from command import call
 from toy_package import Toy
 
-from dpnotes.cli import catalogue
-from dpnotes.experiments import provenance, runner
+from dpnotes.experiments import runner
 from dpnotes.experiments.cells import Cells
 from dpnotes.experiments.cluster import ClusterError, workers
 
@@ -76,46 +75,6 @@ def test_the_last_shard_on_one_cache_stores_the_result(folders: Any, tmp_path: P
     call("run", EXPERIMENT, "--shard", "2/2", code=3)
     call("run", EXPERIMENT, "--shard", "1/2")
     assert table(tmp_path / "results") == serial
-
-
-def test_two_shards_of_one_index_cost_time_and_nothing_else(toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    toy.run()
-    whole, archives = toy.stored(), [str(tmp_path / name) for name in ("first", "second")]
-    for archive in archives:
-        machine = Toy(Path(f"{archive} machine")).enter(monkeypatch)
-        with pytest.raises(runner.OthersWait, match="shard 1/2 is finished; 2 cells of other shards are not here"):
-            machine.run(shard=(1, 2))
-        monkeypatch.setattr(catalogue, "all_experiments", lambda machine=machine: [machine.experiment])
-        call("cells", "export", archive)
-    home = Toy(tmp_path / "home").enter(monkeypatch)
-    home.some(0, 2)
-    home.some(0, 2)  # both wrote into one cache
-    monkeypatch.setattr(catalogue, "all_experiments", lambda: [home.experiment])
-    for archive in archives:
-        assert call("cells", "import", archive).output == "toy.mean quick: 2 cells here before\n"
-    lines: list[str] = []
-    home.run(report=lines.append)
-    assert lines[0] == "toy.mean quick: 2 of 4 cells were finished before" and home.stored() == whole
-
-
-def test_cells_that_other_code_computed_are_taken_and_the_run_says_so_in_a_line(
-    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    archive = str(tmp_path / "carried")
-    monkeypatch.setattr(catalogue, "all_experiments", lambda: [toy.experiment])
-    monkeypatch.setattr(provenance, "source_hash", lambda: "0" * 64)
-    toy.some(0, 1)
-    monkeypatch.undo()
-    other = Toy(tmp_path / "other").enter(monkeypatch)
-    monkeypatch.setattr(catalogue, "all_experiments", lambda: [other.experiment])
-    monkeypatch.setenv("DPNOTES_CACHE", str(toy.cache))
-    call("cells", "export", archive)
-    monkeypatch.setenv("DPNOTES_CACHE", str(other.cache))
-    assert call("cells", "import", archive).output == "toy.mean quick: 2 cells taken\n"
-    lines: list[str] = []
-    assert len(other.run(report=lines.append).manifest["codes"]) == 2
-    assert lines[0].startswith("toy.mean quick: 2 of 4 cells were finished before (some at ")
-    assert lines[0].endswith("by other code; --no-resume starts afresh)")
 
 
 @pytest.mark.parametrize("shard", ["0/3", "4/3", "3", "a/b", "-1/2"])

@@ -17,7 +17,6 @@ from dpnotes.papers.budget_schedules.experiments import (
     subsampled,
 )
 from dpnotes.privacy.accounting import account
-from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 
 
@@ -71,14 +70,6 @@ def test_three_quarters_of_the_readings_are_enough_if_none_fails():
         other = frame.copy()
         other.loc[unclear, "influence"] *= np.where(other.loc[unclear, "repeat"] % 2, 40.0, -38.0)
         assert influence.decide(other, influence.PAPER).verdict == verdict
-
-
-def test_the_start_has_the_output_layer_scaled_and_nothing_else():
-    problem = TwoLayerNetwork(torch.randn(5, 4), torch.tensor([0, 1, 2, 1, 0]), num_hidden=6, num_classes=3)
-    streams = Streams.of("start", ["one", "two"])
-    plain, scaled = problem.initial(streams), influence.start(problem, streams, 5.0)
-    for place, (one, other) in enumerate(zip(problem.layers(plain), problem.layers(scaled), strict=True)):
-        torch.testing.assert_close(other, one * (5.0 if place >= 2 else 1.0))
 
 
 # ---------------------------------------------------------------- (b) MNIST35

@@ -11,7 +11,6 @@ from specs import changed, frame_of, simulated
 
 from dpnotes.papers.goldstein.experiments import generalisation, sensitivity, tree
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
-from dpnotes.problems.nonsmooth import MinOfNorms
 from dpnotes.problems.robust import RobustRegression
 from dpnotes.random.streams import Streams
 
@@ -55,23 +54,6 @@ def test_the_rule_on_lengths(rows, factor, verdict):
     assert sensitivity.decide(frame, sensitivity.QUICK).verdict == verdict
 
 
-@pytest.mark.parametrize("name", sensitivity.LOSSES)
-@pytest.mark.parametrize("dim", [3, 16])
-@pytest.mark.slow
-def test_smoothed_gradients_of_the_losses_are_means_over_the_ball(name, dim):
-    given, count = sensitivity.loss(name, dim), 200_000
-    assert float(given.direction.norm()) == pytest.approx(1)
-    normal = Streams.of("balls", [name]).normal("points", dim, count * (dim + 2)).view(count, dim + 2)
-    points = given.x + (normal / normal.norm(dim=1, keepdim=True))[:, :dim]  # uniform in the ball
-    problem = given.problem
-    assert isinstance(problem, MinOfNorms | RobustRegression) and problem.constants["lipschitz"].value == 1
-    gradients = problem.gradients(points).weighted_sum(torch.ones(count, 1, dtype=torch.float64))
-    error = gradients.std(0) / math.sqrt(count) + 1e-12
-    exact = given.gradient(given.x)
-    assert (((gradients.mean(0) - exact) / error).abs() < 4.5).all()
-    assert (((gradients.mean(0) - 0.8 * exact) / error).abs() > 4.5).any()  # control
-
-
 # ---------------------------------------------------------------- generalisation
 def gaps(off: float = 1.0, smoothed: float = -0.5, **others: float) -> pd.DataFrame:
     """Return simulated gaps: this share of the Goldstein norms is off by 1/2, other gaps have these exponents."""
@@ -81,16 +63,6 @@ def gaps(off: float = 1.0, smoothed: float = -0.5, **others: float) -> pd.DataFr
     frame["gap"] *= n ** (exponents + 0.5)
     few = near & (frame.groupby(["gap_of", "num_examples", "dim"]).cumcount() >= off * 200)
     return frame.assign(gap=frame["gap"].mask(few, 0.9 * n**-0.5))
-
-
-@pytest.mark.parametrize(("scatter", "verdict"), [(0.36, "reproduced"), (0.5, "undecided")])
-def test_gaps_may_be_as_uncertain_as_the_rule_says(scatter, verdict):
-    frame = gaps()
-    rows = frame["gap_of"] == generalisation.LARGEST
-    frame.loc[rows, "gap"] *= np.exp(scatter * np.random.default_rng(1).standard_normal(rows.sum()))
-    errors = [one.standard_error for key, one in generalisation.laws(frame).items() if key[2] == generalisation.LARGEST]
-    assert 0.03 < errors[0] < 0.055 and (errors[0] <= 0.04) == (verdict == "reproduced")
-    assert generalisation.decide(frame, generalisation.QUICK).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -107,14 +79,6 @@ def test_gaps_may_be_as_uncertain_as_the_rule_says(scatter, verdict):
 )
 def test_the_rule_on_generalisation(frame, verdict):
     assert generalisation.decide(frame, generalisation.QUICK).verdict == verdict
-
-
-def test_gaps_of_cells_by_hand():
-    slopes = torch.tensor([[1.0, 0.5, -1.0, 1.0, 0.5, 0.75, 0.0, 1.0], [0.5] * 8])
-    found = {name: gap.tolist() for name, gap in generalisation.gaps_of_cells(slopes).items()}
-    assert found["Goldstein norm"] == [0.5, 0.0] and found["gradient, largest"] == [1.5, 0.0]
-    # Means of four neighbours: 3/8, 1/4, 5/16, 9/16, 9/16.
-    assert found["smoothed Goldstein norm"] == [0.25, 0.0] and found["smoothed gradient, largest"] == [0.25, 0.0]
 
 
 def test_cells_fall_as_often_as_the_binomial_law_says():

@@ -72,14 +72,6 @@ def test_losses_are_paired_within_a_repeat():
 
 
 # ---------------------------------------------------------------- the runs
-def test_the_public_and_the_private_half_share_no_class_and_each_run_is_listed_once():
-    for spec in (QUICK, CPU):
-        assert not {*spec["data"]["classes"]} & {*spec["public"]["data"]["classes"]}
-        listed = [str(each) for each in pretraining.cells(spec)]
-        assert len(listed) == len({*listed}) == spec["repeats"] * (2 * (2 * len(spec["epsilons"]) + 1) + 2)
-        assert spec["small"] == min(spec["epsilons"])
-
-
 def test_starts_differ_in_the_first_layers_alone_and_only_pretraining_changes_those(tiny: Spec):
     pretrained, untrained = (pretraining.task(tiny, cell(start)) for start in ("pretrained", "untrained"))
     start = [

@@ -142,7 +142,6 @@ def some_cells(experiment: Experiment) -> tuple[Spec, list[Cell]]:
 EXPERIMENTS = {experiment.id: experiment for experiment in all_experiments() if experiment.paper in SHOWN}
 LOADERS = {
     "load_mnist": lambda: toy("mnist", (784,), 10, 2000, 100),
-    "load_cifar10": lambda: toy("cifar10", (3, 32, 32), 10),
     "load_cifar10_jpeg": lambda: toy("cifar10-jpeg", (3, 32, 32), 10),
     "load_cifar100": lambda: toy("cifar100", (3, 8, 8), 100, 20, 10),
     "pretrained_resnet18": lambda: weights(),

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpnotes.util import validate
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -87,7 +85,7 @@ def power_law(
       seed: of the bootstrap.
 
     Raises:
-      ValueError: outside these domains.
+      ValueError: an outcome or a knob that is not above 0, or a single value of the knob.
 
     Example:
       >>> knob = np.array([1.0, 10.0, 100.0])
@@ -98,11 +96,7 @@ def power_law(
       >>> print(power_law(knob, exact), "or", power_law(knob, exact, correction=np.log1p(1 / knob)))
       -0.648 in [-0.648, -0.648] or -0.500 in [-0.500, -0.500]
     """
-    validate.between(0, 1, confidence=confidence)
-    validate.at_least(1, num_bootstrap=num_bootstrap)
     values, table = np.asarray(knob, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
-    if values.ndim != 1 or table.ndim != 2 or table.shape[1] != len(values) or not len(table):
-        raise ValueError(f"Expected outcomes.shape={table.shape} to be (repeats, {values.size}), one column a value.")
     if not ((values > 0).all() and (table > 0).all() and np.isfinite(table).all() and len(np.unique(values)) > 1):
         raise ValueError("Expected finite outcomes > 0 and at least two values of a knob > 0.")
     return Slope.of(values, resampled(np.log(table), num_bootstrap, seed), confidence, correction)

@@ -23,8 +23,6 @@ from dpnotes.util import files
 from dpnotes.util.files import DamagedFileError
 
 SUFFIX = ".cells"
-_FORMAT_2 = b"dpnotes record "
-_MAX_BYTES = 2**28  # of a column, so that a forged one cannot fill the memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +55,10 @@ class Record:
         """
         body = _body(self.line)
         code = {name: self.header.get(name) for name in ("git_commit", "git_dirty", "source")}
-        columns = {name: _array(*column) for name, column in body["columns"].items()}
+        columns = {
+            name: np.frombuffer(zlib.decompress(base64.b64decode(text)), kind).copy()
+            for name, (kind, text) in body["columns"].items()
+        }
         return Table(columns, {**body["manifest"], "code": code})
 
 
@@ -80,14 +81,6 @@ def cell_line(columns: Mapping[str, np.ndarray], manifest: Mapping[str, Any]) ->
     """The line of a finished cell, whose manifest has it as "cell"."""
     coded = {name: [c.dtype.str, base64.b64encode(zlib.compress(c.tobytes())).decode()] for name, c in columns.items()}
     return packed({"columns": coded, "manifest": dict(manifest)})
-
-
-def _array(kind: str, text: str) -> np.ndarray:
-    work = zlib.decompressobj()
-    plain = work.decompress(base64.b64decode(text), _MAX_BYTES)
-    if np.dtype(kind).kind not in "biufU" or not work.eof:
-        raise DamagedFileError(f"Expected a column of bool, int, float or str under {_MAX_BYTES} bytes, got {kind}.")
-    return np.frombuffer(plain, kind).copy()
 
 
 def _body(line: bytes) -> dict[str, Any]:
@@ -129,9 +122,6 @@ class Records:
     def _read(self, path: Path, lines: Iterable[bytes]) -> dict[str, Record]:
         header, place, found = None, 0, dict[str, Record]()
         for line in lines:
-            if line.startswith(_FORMAT_2):
-                self.damage.append(f"Expected {path} to be of this version; it holds cells of an earlier one.")
-                break
             try:
                 body = _body(line)
                 if "header" in body:

@@ -105,3 +105,14 @@ def test_chances_are_as_stated(name: str, profile: str):
     stated = EXPERIMENTS[name].spec(profile).chances
     simulations = 60 if profile == "quick" else 20  # a table for a run of hours takes longer to simulate
     assert stated is not None and is_plausible(stated, simulate(EXPERIMENTS[name], profile, simulations, seed=1)[0])
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_results_with_a_run_that_did_not_finish_are_not_reproduced(name: str):
+    experiment = EXPERIMENTS[name]
+    spec = experiment.spec("quick" if "quick" in experiment.specs else "paper")
+    assert experiment.simulation is not None
+    frame = experiment.simulation.frame(spec, np.random.default_rng(0), True)
+    if "finished" in frame:
+        decision = experiment.decide(frame.assign(finished=frame.index != frame.index[-1]), spec)
+        assert decision.verdict != "reproduced" and " of " in decision.reason, decision

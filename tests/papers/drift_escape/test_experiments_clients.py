@@ -1,15 +1,13 @@
-"""The experiments of drift escape on clients, on selections and on sharing: decision rules, and tiny cells."""
+"""The experiments of drift escape on clients, on selections and on sharing: their parts, and decision rules."""
 
-import math
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from specs import changed, frame_of
+from specs import changed
 
-from dpnotes.experiments import Context, Decision
+from dpnotes.experiments import Decision
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.samples import VirtualSamples
 from dpnotes.papers.drift_escape.algorithms import drift_escape
@@ -17,28 +15,11 @@ from dpnotes.papers.drift_escape.distributed import clients_of, distributed_drif
 from dpnotes.papers.drift_escape.experiments import clients as of_clients
 from dpnotes.papers.drift_escape.experiments import mnist_clients, sharing
 from dpnotes.papers.drift_escape.experiments import selection as of_selection
-from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.random.streams import Streams
 
+
 # ---------------------------------------------------------------- clients
-FEW = changed(of_clients.QUICK, clients=[1, 4], repeats=6, steps=12)
-
-
-def test_a_tiny_suite_of_clients_runs_and_disagreement_changes_nothing():
-    frame = frame_of(of_clients, FEW)
-    assert (frame["steps"] == 12).all() and len(frame) == 6 * len(of_clients.cells(FEW))
-    means = frame.groupby(["noise", "tilted", "clients"])["error"].mean()
-    for noise in ("examples", "mechanism"):
-        for tilted in (False, True):
-            assert means[noise, tilted, 1] / means[noise, tilted, 4] == pytest.approx(4, rel=0.6)
-        assert means[noise, True, 4] / means[noise, False, 4] == pytest.approx(1, rel=0.6)
-    assert means["mechanism", False, 1] > 3 * means["examples", False, 1]
-    tilts = of_clients.tilts(FEW, 4)
-    assert float(tilts.sum(0).norm()) < 1e-12 and float(tilts.norm(dim=1).mean()) == pytest.approx(1.0)
-    assert float(of_clients.tilts(FEW, 1).norm()) < 1e-3
-
-
 @pytest.mark.slow
 def test_the_rule_of_clients():
     def verdict(**columns: Any) -> str:
@@ -53,9 +34,6 @@ def test_the_rule_of_clients():
 
 
 # ---------------------------------------------------------------- selection
-ASKED = changed(of_selection.QUICK, sizes=[1e9, 1e10], dims=[8, 16], repeats=3)
-
-
 def test_the_rule_of_selection():
     spec = of_selection.QUICK
     good = of_selection.simulated(spec, np.random.default_rng(0), True)  # with the exponent 6/13 - 0.02
@@ -72,28 +50,8 @@ def test_the_rule_of_selection():
     assert verdict(0.16) == verdict(-0.14) == verdict(broken=5) == "not reproduced"
 
 
-def test_a_tiny_suite_of_selections_publishes_what_it_promises():
-    frame = frame_of(of_selection, ASKED)
-    assert len(frame) == 12 and (frame["corrected"] <= frame["promised"]).all() and (frame["trusted"] == 1).all()
-    assert np.allclose(frame["epsilon_spent"], 1.0)
-    means = frame.groupby(["data", "dim"])["eigenvalue_error"].mean()
-    assert means[1e9, 16] > 1.1 * means[1e9, 8] and means[1e9, 8] > 1.5 * means[1e10, 8]
-
-
-def test_models_of_a_selection_are_what_they_are_said_to_be():
-    choice = of_selection.choice_of(ASKED, {"data": 1e9, "dim": 16})
-    data, models = of_selection.setting(ASKED, choice)
-    assert data.landscape.constants["hessian_lipschitz"].value == pytest.approx(1.0)
-    assert float(data.landscape.gradient(models).abs().max()) < 1e-12
-    levels = data.landscape.smallest_eigenvalue(models) / choice.accuracy**0.5
-    assert torch.allclose(levels, -torch.tensor(ASKED["curvatures"]).double())
-
-
 # ---------------------------------------------------------------- MNIST by clients
-DIGITS = changed(
-    mnist_clients.QUICK, clients=3, least_held=300, concentrations=[0.3, 100.0], num_hidden=4, rounds=3, repeats=1,
-    **{"drift escape": {**mnist_clients.QUICK["drift escape"], "first": 60}},
-)  # fmt: skip
+DIGITS = changed(mnist_clients.QUICK, clients=3, least_held=300)
 
 
 def random_digits() -> Dataset:
@@ -104,36 +62,9 @@ def random_digits() -> Dataset:
     return Dataset("random", images[:3600], labels[:3600], images[3600:], labels[3600:], 10, "none", "here")
 
 
-@pytest.fixture
-def no_download(monkeypatch: pytest.MonkeyPatch):
-    mnist_clients.digits.cache_clear()
+def test_the_objective_of_clients_is_the_mean_over_clients_of_their_mean_loss(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(mnist_clients, "load_mnist", random_digits)
-    yield
-    mnist_clients.digits.cache_clear()
-
-
-def test_tiny_cells_of_digits_by_clients(no_download: None):
-    cells = mnist_clients.cells(DIGITS)
-    contexts = [Context("cpu", 10**9) for _ in cells]
-    frame = pd.concat(
-        [pd.DataFrame(mnist_clients.run_cell(DIGITS, *each)) for each in zip(cells, contexts, strict=True)]
-    )
-    assert frame["arm"].tolist() == ["drift escape", "DP-SGD"] * 2 + ["trusted server"]
-    assert frame["concentration"].tolist() == [0.3, 0.3, 100.0, 100.0, math.inf]
-    # The bytes sent, by hand: three rounds of 49 * 4 + 4 + 4 * 10 + 10 float32 numbers per client.
-    assert frame["bytes_up"].tolist() == [3 * 3 * 250 * 4] * 4 + [1800 * 49 * 4] and (frame["rounds"] == 3).all()
-    assert frame["bytes_down"].tolist() == [3 * 3 * 250 * 4] * 4 + [0]
-    assert frame["epsilon"].tolist() == pytest.approx([4.0] * 5, rel=1e-6) and (frame["epsilon"] <= 4.0).all()
-    rho = [event["rho"] for context in contexts for event in context.spent]
-    assert rho == pytest.approx([0.5 / gaussian_std(4.0, 1e-5) ** 2] * 5, rel=1e-6)
-    spread = frame.groupby("concentration")["disagreement"].first()
-    assert spread[0.3] > 2 * spread[100.0] > 0 == spread[math.inf]
-    assert (frame["used"] <= 1800).all() and (frame[frame["arm"] != "drift escape"]["used"] == 1800).all()
-
-
-def test_the_objective_of_clients_is_the_mean_over_clients_of_their_mean_loss(
-    no_download: None, monkeypatch: pytest.MonkeyPatch
-):
+    monkeypatch.setattr(mnist_clients, "digits", mnist_clients.digits.__wrapped__)
     data = mnist_clients.digits("private", 4, 2.0)
     parts = mnist_clients.split(DIGITS, {"repeat": 0, "concentration": 0.3}, data.train_labels)
     assert sorted(torch.cat(parts).tolist()) == list(range(1800)) and min(map(len, parts)) >= 300
@@ -154,27 +85,21 @@ def test_the_objective_of_clients_is_the_mean_over_clients_of_their_mean_loss(
     ]
     (expected,) = torch.autograd.grad(torch.stack([loss(part) for part in parts]).mean(), x)
     torch.testing.assert_close(mnist_clients.client_gradients(problems, x.detach()).mean(0), expected[0])
-    monkeypatch.setattr(mnist_clients, "_SPLITS", 3)
-    with pytest.raises(ValueError, match="Expected least_held=700 to be met"):
-        mnist_clients.split(changed(DIGITS, least_held=700), {"repeat": 0, "concentration": 0.3}, data.train_labels)
 
 
 @pytest.mark.slow
 def test_the_rule_of_digits_by_clients():
-    def decide(factor: float = 1.0, seed: int = 0, **columns: Any) -> Decision:
+    def decide(factor: float = 1.0, **columns: Any) -> Decision:
         """Return the decision where gradients are longer by a factor, or shorter, if clients disagree most."""
-        frame = mnist_clients.simulated(spec, np.random.default_rng(seed), True).assign(**columns)
+        frame = mnist_clients.simulated(spec, np.random.default_rng(0), True).assign(**columns)
         frame.loc[frame["concentration"] == 0.1, "gradient"] *= factor
         return mnist_clients.decide(frame, spec)
 
     spec = mnist_clients.QUICK
     assert decide().verdict == "reproduced"
     assert decide(1.5).verdict == decide(1 / 1.5).verdict == "not reproduced"
-    at_the_margin = [decide(1.2 ** (-1) ** seed, seed).verdict for seed in range(100)]
-    assert at_the_margin.count("reproduced") <= 12, "one in twenty is what the rule allows"
     assert decide(gradient=lambda frame: frame["gradient"] ** 10).verdict == "undecided"
-    lost = decide(status="DATA_EXHAUSTED")
-    assert (lost.verdict, lost.reason) == ("undecided", "36 of 36 runs of drift escape ended early")
+    assert decide(status="DATA_EXHAUSTED").verdict == "undecided"
 
 
 # ---------------------------------------------------------------- sharing
@@ -218,20 +143,18 @@ def test_runs_of_sharing_start_on_a_strict_saddle_and_one_kind_of_noise_decides(
 
 @pytest.mark.slow
 def test_one_client_is_drift_escape_end_to_end():
-    for cell in sharing.cells(SHORT):
-        if cell["clients"] > 1 or cell["kind"] != "rate":
-            continue
-        data, choice = sharing.setting(SHORT, cell), sharing.parameters(SHORT, cell)
-        x, streams = torch.zeros(3, SHORT["dim"], dtype=torch.float64), Streams.of("one client", ["a", "b", "c"])
-        samples, blocks = VirtualSamples(data, 10**18), Blocks(1, 1)
-        shared = distributed_drift_escape(lambda _: samples, choice, x, streams, blocks=blocks, delta=1e-6)  # noqa: B023
-        (own,) = clients_of([choice] * 3, lambda _: samples, blocks).streams_of(streams)  # noqa: B023
-        alone, other = (drift_escape(samples, choice, x, keys, delta=1e-6) for keys in (own, streams))
-        assert (alone.state.status == 1).all() and torch.equal(alone.x, shared.x)
-        for name in ("steps", "tests", "escapes", "status"):
-            assert torch.equal(getattr(alone.state, name), getattr(shared.state, name))
-        assert torch.equal(alone.state.oracle.meter.used, shared.state.oracle.meter.used[:, 0])
-        assert not torch.equal(other.x, shared.x), "control: the run's keys are not the client's"
+    cell = sharing.cells(SHORT)[0]
+    data, choice = sharing.setting(SHORT, cell), sharing.parameters(SHORT, cell)
+    x, streams = torch.zeros(3, SHORT["dim"], dtype=torch.float64), Streams.of("one client", ["a", "b", "c"])
+    samples, blocks = VirtualSamples(data, 10**18), Blocks(1, 1)
+    shared = distributed_drift_escape(lambda _: samples, choice, x, streams, blocks=blocks, delta=1e-6)
+    (own,) = clients_of([choice] * 3, lambda _: samples, blocks).streams_of(streams)
+    alone, other = (drift_escape(samples, choice, x, keys, delta=1e-6) for keys in (own, streams))
+    assert (alone.state.status == 1).all() and torch.equal(alone.x, shared.x)
+    for name in ("steps", "tests", "escapes", "status"):
+        assert torch.equal(getattr(alone.state, name), getattr(shared.state, name))
+    assert torch.equal(alone.state.oracle.meter.used, shared.state.oracle.meter.used[:, 0])
+    assert not torch.equal(other.x, shared.x), "control: the run's keys are not the client's"
 
 
 @pytest.mark.slow
@@ -256,18 +179,3 @@ def test_the_rule_of_sharing():
     easy = {"level": lambda frame: frame["level"].mask(frame["multiple"] == 4.0, 0.5)}
     for unclear in ({"escapes": 0}, {"minor": 0.1}, {"returned": returned("rate", 0.8)}, easy):
         assert verdict(**unclear) != "reproduced"
-
-
-@pytest.mark.slow
-def test_a_tiny_suite_of_sharing_returns_points_and_counts_what_was_used():
-    frame = frame_of(sharing, SHORT)
-    rate, margin = frame[frame["kind"] == "rate"], frame[frame["kind"] == "margin"]
-    assert (rate["returned"] & (rate["level"] < 1)).mean() > 0.9 and (rate["escapes"] > 0).all()
-    assert (frame["in_attempts"] < frame["used"]).all() and (frame["tests"] >= frame["escapes"]).all()
-    assert rate["error"].between(0.1, 0.5).all()
-    assert not margin["returned"].all() and margin["error"].mean() == pytest.approx(4 * rate["error"].mean(), rel=0.3)
-    # The same accuracy costs each of four clients a quarter of the examples, or half of them.
-    for regime, share in (("sampling", 4), ("private", 2)):
-        cell = next(c for c in sharing.cells(SHORT) if c["regime"] == regime and c["clients"] == 4)
-        one, four = (sharing.parameters(SHORT, {**cell, "clients": count}) for count in (1, 4))
-        assert one.batch / four.batch == pytest.approx(share, rel=0.01)

@@ -40,31 +40,12 @@ def test_the_start_is_not_stationary():
 @pytest.mark.slow
 def test_more_samples_and_rounds_shorten_a_certificate_by_two_thousandths_in_the_mean(monkeypatch: pytest.MonkeyPatch):
     # Of 48 other points, one certificate was 2% longer with few rounds, one 0.4%, and all others less than 0.1%.
-    for dim in (10, 50):
-        gradient, x, streams = valleys.population_gradient(dim, 2000, "test"), points(dim, 6), Streams.of(1, range(6))
-        many = certify_goldstein(gradient, x, streams, radius=0.5).norm
-        excess = valleys.mean_norms(gradient, x[:, None], streams, 0.5) / many - 1
-        assert excess.mean() < 2e-3
-        assert excess.max() < 0.03
-        with monkeypatch.context() as patched:
-            patched.setattr(valleys, "NUM_ROUNDS", 0)
-            assert (valleys.mean_norms(gradient, x[:, None], streams, 0.5) / many - 1).mean() > 2e-3, "control"
-
-
-@pytest.mark.slow
-def test_windows_are_spread_over_a_run():
-    spec = complexity.QUICK
-    cell = {"passes": "one", "method": "plain", "dim": 4, "share": 0.9}
-    given = [complexity.parameters(spec, cell, size, 4.0) for size in (200, 400)]
-    problem, streams = valleys.valleys(400, 4, "data"), Streams.of(0, ["a", "b"])
-    found = valleys.windows(problem, given, valleys.starts(2, 4), streams, 3)
-    alone = valleys.windows(problem, given[1:], valleys.starts(1, 4), streams.take(slice(1, 2)), 3)
-    assert found.finished.all()
-    torch.testing.assert_close(found.averages[1:], alone.averages)
-    assert found.calls.tolist() == [p.num_steps * p.batch for p in given]
-    ways = torch.linalg.vector_norm(found.averages - valleys.starts(1, 4), dim=2)
-    assert (ways[:, 0] > 0.1).all()
-    assert (ways[:, -1] > 1.5 * ways[:, 0]).all()
+    gradient, x, streams = valleys.population_gradient(10, 2000, "test"), points(10, 6), Streams.of(1, range(6))
+    many = certify_goldstein(gradient, x, streams, radius=0.5).norm
+    excess = valleys.mean_norms(gradient, x[:, None], streams, 0.5) / many - 1
+    assert excess.mean() < 2e-3 and excess.max() < 0.03
+    monkeypatch.setattr(valleys, "NUM_ROUNDS", 0)
+    assert (valleys.mean_norms(gradient, x[:, None], streams, 0.5) / many - 1).mean() > 2e-3, "control"
 
 
 # ---------------------------------------------------------------- the rule
@@ -87,12 +68,9 @@ def test_the_rule(reduced, control, verdict):
     assert found.verdict == verdict, found
 
 
-def test_the_rule_where_nothing_is_clear_or_a_run_is_lost():
+def test_the_rule_where_nothing_is_clear():
     wide = outcomes(lambda frame: 0.4, noise=0.3)
     assert complexity.decide(wide, complexity.QUICK).verdict == "undecided"
-    frame = outcomes(law(0.5, 0.3))
-    frame.loc[0, "finished"] = False
-    assert "did not finish" in complexity.decide(frame, complexity.QUICK).reason
 
 
 def test_moves_are_chosen_on_even_repeats_and_reported_on_odd_ones():

@@ -1,4 +1,4 @@
-"""Experiments without a figure in the paper: norms of estimates, generalisation, the tree; rules and tiny cells."""
+"""Experiments without a figure in the paper: norms of estimates, generalisation, the tree; and their rules."""
 
 import math
 from functools import partial
@@ -11,7 +11,6 @@ from specs import changed, frame_of, simulated
 
 from dpnotes.papers.goldstein.experiments import generalisation, sensitivity, tree
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
-from dpnotes.problems.nonsmooth import MinOfNorms
 from dpnotes.problems.robust import RobustRegression
 from dpnotes.random.streams import Streams
 
@@ -28,20 +27,6 @@ def test_exponents_and_their_standard_errors():
         assert abs(off.mean()) < 5 / math.sqrt(2000) and abs(off.var() - 1) < 5 * math.sqrt(2 / 2000)
         assert abs((0.9 * off).var() - 1) > 5 * math.sqrt(2 / 2000)  # control
     assert Estimated(1.0, 0.0).off(1.0) == 0 and Estimated(1.0, 0.0).off(2.0) == -math.inf
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (([1.0, 0.0], [0.1, 0.1], [1.0, 2.0]), "means and knob > 0"),
-        (([1.0, 1.0], [0.1, -0.1], [1.0, 2.0]), "standard_errors >= 0"),
-        (([1.0, 1.0], [0.1, 0.1], [2.0, 2.0]), "several values"),
-        (([1.0, 1.0, 1.0], [0.1, 0.1], [2.0, 3.0]), "means"),
-    ],
-)
-def test_exponents_of_impossible_numbers(given, said):
-    with pytest.raises(ValueError, match=said):
-        exponents(*given[:2], knob=given[2])
 
 
 # ---------------------------------------------------------------- lengths of estimates
@@ -69,41 +54,6 @@ def test_the_rule_on_lengths(rows, factor, verdict):
     assert sensitivity.decide(frame, sensitivity.QUICK).verdict == verdict
 
 
-@pytest.mark.parametrize("name", sensitivity.LOSSES)
-@pytest.mark.parametrize("dim", [3, 16])
-@pytest.mark.slow
-def test_smoothed_gradients_of_the_losses_are_means_over_the_ball(name, dim):
-    given, count = sensitivity.loss(name, dim), 200_000
-    assert float(given.direction.norm()) == pytest.approx(1)
-    normal = Streams.of("balls", [name]).normal("points", dim, count * (dim + 2)).view(count, dim + 2)
-    points = given.x + (normal / normal.norm(dim=1, keepdim=True))[:, :dim]  # uniform in the ball
-    problem = given.problem
-    assert isinstance(problem, MinOfNorms | RobustRegression) and problem.constants["lipschitz"].value == 1
-    gradients = problem.gradients(points).weighted_sum(torch.ones(count, 1, dtype=torch.float64))
-    error = gradients.std(0) / math.sqrt(count) + 1e-12
-    exact = given.gradient(given.x)
-    assert (((gradients.mean(0) - exact) / error).abs() < 4.5).all()
-    assert (((gradients.mean(0) - 0.8 * exact) / error).abs() > 4.5).any()  # control
-
-
-def test_a_tiny_suite_of_lengths_runs():
-    spec = changed(
-        sensitivity.QUICK,
-        repeats=40,
-        estimates={"dims": [4, 8], "ratios": [1.0, 4.0]},
-        increments={"dim": 4, "ratios": [16.0, 32.0], "moves": [1e-3, 1e-2]},
-    )
-    frame = frame_of(sensitivity, spec)
-    assert len(frame) == 40 * (2 * 3 * 2 + 2 * 2 * 2 * 2)
-    table = sensitivity.summary(frame)
-    assert sensitivity.decide(frame, spec).verdict in ("undecided", "reproduced")
-    # The target is the smoothed gradient and its change: with large m, errors are far below the norms.
-    common = table[(table["move"] > 0) & (table["directions"] == "common")]
-    assert (common["error"] < 0.6 * common["length"]).all() and (common["length"] < 2 * common["exact"]).all()
-    independent = table[(table["move"] > 0) & (table["directions"] == "independent")]
-    assert (independent["length"] > 3 * independent["exact"]).all()
-
-
 # ---------------------------------------------------------------- generalisation
 def gaps(off: float = 1.0, smoothed: float = -0.5, **others: float) -> pd.DataFrame:
     """Return simulated gaps: this share of the Goldstein norms is off by 1/2, other gaps have these exponents."""
@@ -113,16 +63,6 @@ def gaps(off: float = 1.0, smoothed: float = -0.5, **others: float) -> pd.DataFr
     frame["gap"] *= n ** (exponents + 0.5)
     few = near & (frame.groupby(["gap_of", "num_examples", "dim"]).cumcount() >= off * 200)
     return frame.assign(gap=frame["gap"].mask(few, 0.9 * n**-0.5))
-
-
-@pytest.mark.parametrize(("scatter", "verdict"), [(0.36, "reproduced"), (0.5, "undecided")])
-def test_gaps_may_be_as_uncertain_as_the_rule_says(scatter, verdict):
-    frame = gaps()
-    rows = frame["gap_of"] == generalisation.LARGEST
-    frame.loc[rows, "gap"] *= np.exp(scatter * np.random.default_rng(1).standard_normal(rows.sum()))
-    errors = [one.standard_error for key, one in generalisation.laws(frame).items() if key[2] == generalisation.LARGEST]
-    assert 0.03 < errors[0] < 0.055 and (errors[0] <= 0.04) == (verdict == "reproduced")
-    assert generalisation.decide(frame, generalisation.QUICK).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -139,14 +79,6 @@ def test_gaps_may_be_as_uncertain_as_the_rule_says(scatter, verdict):
 )
 def test_the_rule_on_generalisation(frame, verdict):
     assert generalisation.decide(frame, generalisation.QUICK).verdict == verdict
-
-
-def test_gaps_of_cells_by_hand():
-    slopes = torch.tensor([[1.0, 0.5, -1.0, 1.0, 0.5, 0.75, 0.0, 1.0], [0.5] * 8])
-    found = {name: gap.tolist() for name, gap in generalisation.gaps_of_cells(slopes).items()}
-    assert found["Goldstein norm"] == [0.5, 0.0] and found["gradient, largest"] == [1.5, 0.0]
-    # Means of four neighbours: 3/8, 1/4, 5/16, 9/16, 9/16.
-    assert found["smoothed Goldstein norm"] == [0.25, 0.0] and found["smoothed gradient, largest"] == [0.25, 0.0]
 
 
 def test_cells_fall_as_often_as_the_binomial_law_says():
@@ -175,24 +107,6 @@ def test_smoothed_gradients_of_phase_retrieval_are_means_over_the_ball():
     both = generalisation.smoothed_gradients(problem, x.expand(2, -1), radius, drawn)
     rows = RobustRegression(problem.inputs[[1, 1, 4]], problem.targets[[1, 1, 4]], "absolute")
     assert torch.allclose(both[0], generalisation.smoothed_gradients(rows, x, radius)[0], atol=1e-14)
-
-
-def test_a_tiny_generalisation_runs():
-    spec = changed(
-        generalisation.QUICK,
-        population=64,
-        points=2,
-        steps=3,
-        **{
-            "line": {"cells": 2048, "sizes": [5, 10], "repeats": 20},
-            "phase retrieval": {"dims": [3], "sizes": [20, 80], "repeats": 20},
-        },
-    )
-    frame = frame_of(generalisation, spec)
-    assert len(frame) == 20 * (2 * 4 + 2 * 2) and generalisation.summary(frame)["gap"].min() > 0
-    line = frame[frame["gap_of"] == generalisation.NORM]
-    assert (line["gap"] == 0.5).all()
-    assert generalisation.decide(frame, spec).verdict in ("undecided", "reproduced")
 
 
 # ---------------------------------------------------------------- the tree

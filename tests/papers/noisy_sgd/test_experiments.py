@@ -1,4 +1,4 @@
-"""The saddle experiments of noisy SGD: their examples, decision rules, one tiny cell each."""
+"""The saddle experiments of noisy SGD: their examples, and decision rules."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from specs import changed, frame_of
+from specs import simulated
 
 from dpnotes.oracles.fresh import PURPOSE
 from dpnotes.papers.noisy_sgd.experiments import appendix_c, escape, fraction, lemma_3_2, slopes
@@ -95,17 +95,9 @@ def test_slopes_that_are_too_uncertain_or_runs_that_left_without_noise_are_not_r
     assert slopes.decide(reached(slopes.EXPONENTS, spread=2.0), slopes.PAPER).verdict == "undecided"
     left = slopes.decide(reached(slopes.EXPONENTS, still=0.01), slopes.PAPER)
     assert left.verdict == "not reproduced" and "0 of 20" in left.reason
-    lost = reached(slopes.EXPONENTS)
-    lost.loc[0, "reached"] = np.inf
-    assert slopes.decide(lost, slopes.PAPER).reason == "1 of 740 runs diverged"
 
 
 # ---------------------------------------------------------------- escape
-@pytest.fixture(scope="module")
-def escaped() -> pd.DataFrame:
-    return frame_of(escape, changed(escape.QUICK, growths=[0.2], spreads=[1e-4], runs=400))
-
-
 @pytest.mark.parametrize(
     ("change", "verdict"),
     [
@@ -122,9 +114,8 @@ def escaped() -> pd.DataFrame:
         (lambda f: f.assign(variance=np.nan), "not reproduced"),
     ],
 )
-@pytest.mark.slow
-def test_the_rule_on_escapes(escaped, change, verdict):
-    assert escape.decide(change(escaped), escape.QUICK).verdict == verdict
+def test_the_rule_on_escapes(change, verdict):
+    assert escape.decide(change(simulated(escape)), escape.QUICK).verdict == verdict
 
 
 def test_the_standard_error_of_a_growth_is_the_spread_of_growths():
@@ -138,18 +129,6 @@ def test_the_standard_error_of_a_growth_is_the_spread_of_growths():
     assert errors.mean() == pytest.approx(growths.std(), rel=0.15)  # the spread of 300 is known to 4%
     # If the probes were independent, the error would be several times as large.
     assert errors.mean() < 0.5 * np.sqrt(2 * 2 / 200) / 2 / 5
-
-
-def test_the_earlier_rules_are_named_beside_what_they_say(escaped):
-    def moved(frame: pd.DataFrame, share: float) -> pd.DataFrame:
-        return frame.assign(growth_predicted=frame["growth_measured"] / (1 + share), growth_standard_error=1e-3)
-
-    assert escape.decide(moved(escaped, 0.02), escape.QUICK).reason.endswith("by the earlier rule: undecided")
-    assert escape.decide(moved(escaped, 0.002), escape.QUICK).reason.endswith("by the earlier rule: reproduced")
-    # A theorem whose alpha is bent by logarithms: its slopes are matched, its exponents are not.
-    bent = {knob: value * 1.02 for knob, value in slopes.EXPONENTS.items()}
-    decision = slopes.decide(reached(bent, spread=0.002), slopes.PAPER)
-    assert decision.verdict == "reproduced" and decision.reason.endswith("without logarithms: not reproduced")
 
 
 def test_spread_is_the_sum_and_the_escape_time_its_inverse():
@@ -197,14 +176,6 @@ def test_the_rule_on_fractions(own, worst, none, verdict):
     assert fraction.decide(fractions(own, worst, none), fraction.QUICK).verdict == verdict
 
 
-@pytest.mark.slow
-def test_a_tiny_cell_of_fractions_runs():
-    spec = changed(fraction.QUICK, num_examples=[6e4], multiples=[0.0, 1.0, 64.0], repeats=2)
-    frame = frame_of(fraction, spec)
-    assert fraction.decide(frame, spec).verdict == "reproduced"
-    assert frame.loc[frame["multiple"] == 64.0, "fraction"].max() < 0.1
-
-
 # ---------------------------------------------------------------- Lemma 3.2
 def largest(factor: float = 1.0, above: tuple[bool, bool] = (False, True), epsilon: float = 0.1) -> pd.DataFrame:
     dims = pd.DataFrame({"dim": [10, 1000], "law": [50.0, 250.0], "exceeds": above})
@@ -229,13 +200,6 @@ def test_the_rule_on_lemma_3_2(change, verdict):
     assert lemma_3_2.decide(largest(**change), lemma_3_2.QUICK).verdict == verdict
 
 
-@pytest.mark.slow
-def test_the_counterexample_exceeds_the_bound_in_a_tiny_run_and_not_in_few_dimensions():
-    spec = changed(lemma_3_2.QUICK, dims=[4, 400], num_examples=200, batch_size=20, num_steps=100, repeats=3)
-    frame = frame_of(lemma_3_2, spec)
-    assert lemma_3_2.decide(frame, spec).verdict == "reproduced"
-
-
 # ---------------------------------------------------------------- Appendix C
 @pytest.mark.parametrize(
     ("own", "control", "verdict"), [(0.9, 0.2, "reproduced"), (0.4, 0.2, "not reproduced"), (0.9, 0.8, "undecided")]
@@ -246,10 +210,7 @@ def test_the_rule_on_appendix_c(own, control, verdict):
     assert appendix_c.decide(frame, appendix_c.QUICK).verdict == verdict
 
 
-@pytest.mark.slow
-def test_a_tiny_cell_of_appendix_c_runs_and_outliers_have_mean_0_and_variance_1():
-    spec = changed(appendix_c.QUICK, outliers=[0.0, 0.1], ratios=[1.0, 1e4], repeats=2)
-    assert appendix_c.decide(frame_of(appendix_c, spec), spec).verdict == "reproduced"
+def test_outliers_have_mean_0_and_variance_1():
     streams = Streams.of("outliers", range(1000))
     draws = appendix_c.outlier_means(0.01)(streams, "examples", torch.arange(1000), 100)
     # 100,000 draws with kurtosis about 1/0.01: standard errors 0.0032 and 0.031; 4 of them.

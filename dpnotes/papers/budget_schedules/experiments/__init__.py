@@ -3,7 +3,6 @@
 from dpnotes.experiments import answering
 from dpnotes.papers.budget_schedules.experiments import erub_gain, influence, mnist35, momentum, quadratic, subsampled
 from dpnotes.papers.budget_schedules.experiments.answers import ANSWERS
-from dpnotes.papers.budget_schedules.experiments.costs import COSTS
 
 _STUDIES = (influence, mnist35, momentum, subsampled, quadratic, erub_gain)
-EXPERIMENTS = answering((study.EXPERIMENT for study in _STUDIES), ANSWERS, COSTS)
+EXPERIMENTS = answering((study.EXPERIMENT for study in _STUDIES), ANSWERS)

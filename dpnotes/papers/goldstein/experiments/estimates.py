@@ -6,8 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpnotes.util import validate
-
 
 @dataclass(frozen=True)
 class Estimated:
@@ -46,21 +44,12 @@ def exponents(means: ArrayLike, standard_errors: ArrayLike, **knobs: ArrayLike) 
     Returns:
       By the names of the knobs.
 
-    Raises:
-      ValueError: outside these domains.
-
     Example:
       >>> print(exponents([3.0, 0.3, 0.03], [0.03, 0.003, 0.0003], knob=[1.0, 10.0, 100.0])["knob"])
       -1.000 (0.003)
     """
     mean, error, *values = (np.asarray(given, dtype=float) for given in (means, standard_errors, *knobs.values()))
-    for name, knob in zip(knobs, values, strict=True):
-        validate.same_length(means=mean, standard_errors=error, **{name: knob})
-    if not all((given > 0).all() for given in (mean, *values)) or not (error >= 0).all():
-        raise ValueError(f"Expected means and {', '.join(knobs)} > 0, standard_errors >= 0.")
     matrix = np.stack([np.ones(len(mean)), *(np.log(knob) for knob in values)], 1)
-    if np.linalg.matrix_rank(matrix) < matrix.shape[1]:
-        raise ValueError(f"Expected {', '.join(knobs)} to take several values, each by itself.")
     # An exponent is a fixed combination of the logarithms.
     weights = np.linalg.pinv(matrix)[1:]
     errors = np.linalg.norm(weights * error / mean, axis=1)

@@ -9,10 +9,10 @@ from torch import nn
 from dpnotes.experiments import Cell, Spec
 from dpnotes.papers.noisy_sgd.experiments.curves import Task
 from dpnotes.problems.architectures import conv_net, resnet18
-from dpnotes.problems.datasets.cifar import load_cifar10, load_cifar10_jpeg
+from dpnotes.problems.datasets.cifar import load_cifar10_jpeg
 from dpnotes.problems.datasets.dataset import IMAGENET_MEAN, IMAGENET_STD, Dataset, keep_classes, normalise, subset
 
-_LOADERS = {"cifar10": load_cifar10, "cifar10-jpeg": load_cifar10_jpeg}
+_LOADERS = {"cifar10-jpeg": load_cifar10_jpeg}
 
 
 def task(spec: Spec, cell: Cell) -> Task:

@@ -1,4 +1,4 @@
-"""The costs of the longer profiles, and the reasons why some are outstanding."""
+"""The costs of outstanding profiles, and the reasons why they are."""
 
 from dpnotes.experiments.costs import Cost
 
@@ -9,13 +9,7 @@ _BERT = "the weights of uncased BERT-base"
 
 # resnet18 starts at random, as Figure 1b does: it waits for a GPU, not for weights.
 COSTS = {
-    "convnet": {
-        "cpu": Cost(why="hours", hours=3.5, value=0.5, basis="measured: 16.7 minutes a cell on each of two cores"),
-        "paper": Cost(why="a GPU", hours=370, minutes=36, gigabytes=8, value=2, basis=_H200),
-    },
-    "pretraining": {
-        "cpu": Cost(why="hours", hours=0.3, basis="measured: four minutes of one core for each of eight repeats")
-    },
+    "convnet": {"paper": Cost(why="a GPU", hours=370, minutes=36, gigabytes=8, value=2, basis=_H200)},
     "convnet_lemma": {"paper": Cost(why="a GPU", hours=370, minutes=36, gigabytes=8, basis=_H200)},
     "convnet_clipped": {"paper": Cost(why="a GPU", hours=470, minutes=82, gigabytes=30, value=0.5, basis=_OPERATIONS)},
     "convnet_more": {"paper": Cost(why="a GPU", hours=160, minutes=16, gigabytes=8, value=0.5, basis=_H200)},

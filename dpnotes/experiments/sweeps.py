@@ -55,12 +55,10 @@ def profiles(name: str, parameters: Given, quick: Given | None = None, paper: Gi
 
 
 def study(specs: Sequence[Spec], functions: tuple[Any, ...], title: str, question: str, **more: Any) -> Experiment:
-    """The experiment of some specs, with its chances and its rule in them.
-
-    The rule in words stands where it is applied: below the first line of the docstring of `decide`.
+    """The experiment of some specs, with its chances in them.
 
     Args:
-      specs: one a profile; a `decision_rule` among the parameters comes before that of `decide`.
+      specs: one a profile.
       functions: `cells`, `run_cell` and `decide`; then `simulated`, the `frame` of the study's `Simulation`, unless
         `simulation` is among the further fields.
       title: as `Experiment`.
@@ -69,8 +67,6 @@ def study(specs: Sequence[Spec], functions: tuple[Any, ...], title: str, questio
         Tolerances are those of float64 if not given.
     """
     cells, run_cell, decide, *frame = functions
-    rule = " ".join((decide.__doc__ or "").partition("\n")[2].split())
-    specs = [replace(spec, parameters={"decision_rule": rule, **spec.parameters}) for spec in specs]
     if frame:
         said = {name: more.pop(name) for name in ("prediction", "rival", "stated")}
         more["simulation"] = Simulation(frame=frame[0], **said)

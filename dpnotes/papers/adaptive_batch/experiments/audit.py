@@ -24,8 +24,16 @@ from dpnotes.privacy.museum.releases import prefix_sums
 from dpnotes.privacy.tree import Tree
 from dpnotes.random.streams import Streams
 
+RULE = (
+    "A claim is refuted exactly if the densities of two neighbours force a larger epsilon at its delta, and by samples "
+    "if the lower bound of an audit at level 1% exceeds it. Reproduced if every printed variant is refuted both ways, "
+    "by an audit whose power was at least 99% beforehand, and no corrected one is either way, the library's own oracle "
+    "included; of that the bound is to be at least half of the claim, and half of its noise would be caught with the "
+    "same power. Not reproduced if the densities refute a corrected variant or do not refute a printed one. Undecided "
+    "otherwise."
+)
 PARAMETERS = {
-    "seed": "adaptive_batch.audit", "epsilon": 1.0, "delta": 1e-5, "leaves": 16,
+    "decision_rule": RULE, "seed": "adaptive_batch.audit", "epsilon": 1.0, "delta": 1e-5, "leaves": 16,
     # Of the library's oracle: samples see more of a claim at a larger epsilon and delta.
     "oracle_epsilon": 3.0, "oracle_delta": 1e-3, "runs": Each(20_000, 500_000),
 }  # fmt: skip
@@ -172,15 +180,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    A claim is refuted exactly if the densities of two neighbours force a larger epsilon at its delta, and by samples if
-    the lower bound of an audit at level 1% exceeds it. Reproduced if every printed variant is refuted both ways, by an
-    audit whose power was at least 99% beforehand, and no corrected one is either way, the library's own oracle
-    included; of that the bound is to be at least half of the claim, and half of its noise would be caught with the same
-    power. Not reproduced if the densities refute a corrected variant or do not refute a printed one. Undecided
-    otherwise.
-    """
+    """The rule in the spec."""
     printed = frame["printed"].to_numpy(dtype=bool)
     exactly, sampled = (frame[name].to_numpy(dtype=bool) for name in ("refuted_exactly", "refuted_by_samples"))
     own = frame[frame["release"] == ORACLE].iloc[0]

@@ -11,8 +11,18 @@ from dpnotes.experiments import Cell, Context, Decision, Spec
 from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, study, tabulated
 from dpnotes.random.streams import Streams
 
+RULE = (
+    "On f(x; z) = ((M - lambda) z - lambda) x^2 / 2 the Lyapunov exponent of descent on batches of b changes its sign "
+    "where eta = 2 b lambda / M^2, to first order in lambda: at the step size 1 / M where b = M / (2 lambda). "
+    "Reproduced if, for both laws of z and in every row, the exponent's sign changes once, at 0.8 to 1.25 times that "
+    "boundary by interpolation, and exponents outside of that range are over 4 standard errors from 0; at most 10% of "
+    "runs escape at half the boundary or less, and at least 90% at twice the boundary or more; and, with coins and "
+    "batches of 1 at the step size 1 / M, the exponent is ln(4 lambda / M) / 2 within 4 standard errors. Not "
+    "reproduced if an exponent has the other sign by more than 4 standard errors at half or twice the boundary or "
+    "beyond, or either fraction is on the other side of 50%. Undecided otherwise."
+)
 PARAMETERS = {
-    "seed": "adaptive_batch.escape",
+    "decision_rule": RULE, "seed": "adaptive_batch.escape",
     # Both in units of the deterministic escape: ln of the ratio of lengths, and steps times eta lambda.
     "leaves_at": 8.0, "window": 50.0, "ratios": [0.25, 0.5, 0.8, 1.25, 2.0, 4.0], "repeats": Each(100, 400),
     "curvatures": Each([0.0125, 0.025, 0.05], [0.003125, 0.00625, 0.0125, 0.025, 0.05]),
@@ -109,17 +119,7 @@ def boundaries(frame: pd.DataFrame) -> Rows:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    On f(x; z) = ((M - lambda) z - lambda) x^2 / 2 the Lyapunov exponent of descent on batches of b changes its sign
-    where eta = 2 b lambda / M^2, to first order in lambda: at the step size 1 / M where b = M / (2 lambda). Reproduced
-    if, for both laws of z and in every row, the exponent's sign changes once, at 0.8 to 1.25 times that boundary by
-    interpolation, and exponents outside of that range are over 4 standard errors from 0; at most 10% of runs escape at
-    half the boundary or less, and at least 90% at twice the boundary or more; and, with coins and batches of 1 at the
-    step size 1 / M, the exponent is ln(4 lambda / M) / 2 within 4 standard errors. Not reproduced if an exponent has
-    the other sign by more than 4 standard errors at half or twice the boundary or beyond, or either fraction is on the
-    other side of 50%. Undecided otherwise.
-    """
+    """The rule in the spec."""
     table, found = summary(frame), boundaries(frame)
     z = table["exponent"] / table["standard_error"]
     below, above = table["ratio"] < 0.55, table["ratio"] > 1.8

@@ -14,8 +14,17 @@ from dpnotes.papers.adaptive_batch.algorithms import AdaptiveBatchParameters, st
 from dpnotes.papers.adaptive_batch.experiments.ramps import Ramps, RampSamples
 from dpnotes.random.streams import Streams
 
+RULE = (
+    "Every combination of saddle perturbation, tree noise and printed lines 9 and 10 (a perturbation resets the drift "
+    "without a fresh gradient) runs on the ramp along a ridge on which the examples agree. Growth is the mean squared "
+    "error of the estimates in the last eighth of the steps over that in the first. Reproduced if at least 95% of the "
+    "runs with perturbation or tree leave the ridge and none without either does; and if, in every combination, growth "
+    "is at least 2 with the lines as printed, and at most 1.25 without. Not reproduced if a run without either leaves, "
+    "at most half of the runs leave in a combination with either, or growth is below 1.25 as printed or above 2 as "
+    "corrected in some combination. Undecided otherwise."
+)
 PARAMETERS = {
-    "seed": "adaptive_batch.necessity: ramps", "dim": 4, "ratio": 12.0, "amplitude": 8.0,
+    "decision_rule": RULE, "seed": "adaptive_batch.necessity: ramps", "dim": 4, "ratio": 12.0, "amplitude": 8.0,
     # Both hold on all of the ramp: its slope is below the threshold, and a window below kappa.
     "threshold": 6.0, "window": 0.6,
     # Of those that the whole ramp takes, 0.21 B / gamma^2: the errors are those on the ramp.
@@ -108,16 +117,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    Every combination of saddle perturbation, tree noise and printed lines 9 and 10 (a perturbation resets the drift
-    without a fresh gradient) runs on the ramp along a ridge on which the examples agree. Growth is the mean squared
-    error of the estimates in the last eighth of the steps over that in the first. Reproduced if at least 95% of the
-    runs with perturbation or tree leave the ridge and none without either does; and if, in every combination, growth is
-    at least 2 with the lines as printed, and at most 1.25 without. Not reproduced if a run without either leaves, at
-    most half of the runs leave in a combination with either, or growth is below 1.25 as printed or above 2 as corrected
-    in some combination. Undecided otherwise.
-    """
+    """The rule in the spec."""
     table = summary(frame)
     moved = table["perturbed"] | table["tree"]
     leaves, stays = float(table.loc[moved, "left"].min()), float(table.loc[~moved, "left"].max())

@@ -265,8 +265,8 @@ def walk(
     """`methods.spider_descent.StochasticSpider` on `oracles.spider.Spider`, in blocks of steps.
 
     It is here because the slopes would take some twenty times as long through `stochastic_spider` (the quick ones 46
-    minutes in place of 2, when they were six laws), and `test_walks_are_those_of_the_library` holds it to that door:
-    the draws, and so the iterates up to rounding, are the same.
+    minutes in place of 2, when they were six laws), and `test_a_cell_of_the_slopes_is_what_the_front_door_finds`
+    holds it to that door: the draws, and so the iterates up to rounding, are the same.
 
     Args:
       ramps: the instances.

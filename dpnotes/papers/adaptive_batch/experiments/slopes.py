@@ -13,6 +13,22 @@ from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, columns_of, profil
 from dpnotes.papers.adaptive_batch.experiments.ramps import RampParameters, Ramps, first_stationary
 from dpnotes.random.streams import Streams
 
+RULE = (
+    "The exponents are those of a limit, small gamma. On the instance, what comes next is less by one power of gamma: "
+    "the way down from the ridge beside that along it, the first fresh gradient beside the differences, a step beside "
+    "kappa. So ln(samples used) is fitted by a + b ln(gamma) + c gamma, and of adaptive batches with the tree in d "
+    "and in epsilon by a + b ln(d) + c / sqrt(d) and a + b ln(epsilon) + c epsilon, since fresh gradients cost 1 / "
+    "kappa of the differences; with bootstrap intervals of b over seeds, and the plain slope printed beside. Intervals "
+    "are of 99.75%, so that the eight below hold jointly with 98%. A method passes if the interval contains its "
+    "exponent (-2 tree and adaptive batches, -7/3 independent noise and fixed batches, which is SPIDER, -7/3 with "
+    "either ingredient alone, -3 adaptive batches without noise, -5/2 SPIDER at a step size of sqrt(gamma)) and no "
+    "other of these, reaches at most 0.05 to either side, and rests on two decades of gamma. The exponents in d (1/2) "
+    "and in epsilon (-1) pass likewise if, beside, every run of theirs asks for a fresh gradient more than once. "
+    "Reproduced if all eight pass, every run arrives, and no estimate along any run is off by more than gamma. Not "
+    "reproduced if a run does not arrive, an estimate is off by more, an interval lies more than 0.05 to the side of "
+    "more samples than its exponent promises, or that of one ingredient alone to the side of fewer. Undecided "
+    "otherwise."
+)
 EARLIER = (
     "Six laws, without the two of one ingredient alone, each with an interval of 99.17%; those in d and epsilon by "
     "their plain slopes, at values where kappa is longer than the whole path. It said reproduced: -2.516, -2.003, "
@@ -35,7 +51,7 @@ AMPLITUDES = {
 }  # fmt: skip
 _SWEEP = {"points": 9, "accuracy": Each(0.02, 0.01)}
 PARAMETERS = {
-    "earlier_rule": EARLIER, "seed": "adaptive_batch.slopes: eight laws",
+    "decision_rule": RULE, "earlier_rule": EARLIER, "seed": "adaptive_batch.slopes: eight laws",
     # Every run has an instance of its own, with an amplitude B between the base and so many times as much.
     "spread": 1.6,
     # alpha = gamma / 12: noise of a tree of 10^6 leaves is up to sqrt(19) alpha on some estimates.
@@ -189,22 +205,7 @@ def summary(frame: pd.DataFrame) -> Rows:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    The exponents are those of a limit, small gamma. On the instance, what comes next is less by one power of gamma: the
-    way down from the ridge beside that along it, the first fresh gradient beside the differences, a step beside kappa.
-    So ln(samples used) is fitted by a + b ln(gamma) + c gamma, and of adaptive batches with the tree in d and in
-    epsilon by a + b ln(d) + c / sqrt(d) and a + b ln(epsilon) + c epsilon, since fresh gradients cost 1 / kappa of the
-    differences; with bootstrap intervals of b over seeds, and the plain slope printed beside. Intervals are of 99.75%,
-    so that the eight below hold jointly with 98%. A method passes if the interval contains its exponent (-2 tree and
-    adaptive batches, -7/3 independent noise and fixed batches, which is SPIDER, -7/3 with either ingredient alone, -3
-    adaptive batches without noise, -5/2 SPIDER at a step size of sqrt(gamma)) and no other of these, reaches at most
-    0.05 to either side, and rests on two decades of gamma. The exponents in d (1/2) and in epsilon (-1) pass likewise
-    if, beside, every run of theirs asks for a fresh gradient more than once. Reproduced if all eight pass, every run
-    arrives, and no estimate along any run is off by more than gamma. Not reproduced if a run does not arrive, an
-    estimate is off by more, an interval lies more than 0.05 to the side of more samples than its exponent promises, or
-    that of one ingredient alone to the side of fewer. Undecided otherwise.
-    """
+    """The rule in the spec."""
     lost = int((~frame["reached"]).sum())
     if lost:
         return Decision("not reproduced", f"{lost} of {len(frame)} runs did not arrive")

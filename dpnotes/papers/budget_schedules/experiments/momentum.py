@@ -11,8 +11,16 @@ from dpnotes.papers.budget_schedules.experiments.digits import tuning_cells
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, uniform
 
+RULE = (
+    "The gain is the training loss under the uniform schedule less that under the dynamic one, over common seeds: "
+    "without momentum the exponential schedule of Theorem 4.5, with momentum the best one for the exact influence in "
+    "the bound of Theorem 4.6, each at the gamma that does best on Gaussian auxiliary data. Reproduced if the 95% "
+    "intervals show a gain without momentum above 0 and a smaller one with it, as the discussion of Theorem 4.8 says. "
+    "Not reproduced if the gain without momentum is below 0, or the one with momentum larger. Undecided otherwise, "
+    "and if a run that these intervals use did not finish. Whether momentum itself trains better is said beside it."
+)
 PARAMETERS = {
-    "seed": "momentum, training", **digits.SETTING, "momenta": [0.0, 0.9],
+    "decision_rule": RULE, "seed": "momentum, training", **digits.SETTING, "momenta": [0.0, 0.9],
     "num_examples": Each(500, 1000), "num_steps": 100,
     "gammas": Each([0.95, 0.98, 0.99], [0.93, 0.95, 0.97, 0.98, 0.99, 0.995]), "repeats": Each(16, 100),
     "repeats_a_cell": Each(8, 20), "auxiliary_repeats": Each(2, 6),
@@ -83,15 +91,7 @@ def summary(frame: pd.DataFrame) -> Rows:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    The gain is the training loss under the uniform schedule less that under the dynamic one, over common seeds: without
-    momentum the exponential schedule of Theorem 4.5, with momentum the best one for the exact influence in the bound of
-    Theorem 4.6, each at the gamma that does best on Gaussian auxiliary data. Reproduced if the 95% intervals show a
-    gain without momentum above 0 and a smaller one with it, as the discussion of Theorem 4.8 says. Not reproduced if
-    the gain without momentum is below 0, or the one with momentum larger. Undecided otherwise, and if a run that these
-    intervals use did not finish. Whether momentum itself trains better is said beside it.
-    """
+    """The rule in the spec."""
     main = frame[frame["stage"] == "main"]
     if unfinished := digits.unfinished(main):
         return unfinished

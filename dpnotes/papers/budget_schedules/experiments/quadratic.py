@@ -18,8 +18,18 @@ from dpnotes.privacy.schedules import NoiseSchedule, exponential, from_influence
 from dpnotes.problems.quadratics import Quadratic, log_spectrum
 from dpnotes.random.streams import Streams
 
+RULE = (
+    "For every schedule and size the simulated mean is compared with the exact prediction, and for every schedule the "
+    "slope of ln(excess risk) against ln(num_examples) with the predicted one: t-intervals that hold together with 99% "
+    "(Bonferroni). Reproduced if all of them contain what is predicted, every mean is below the theorem's bound, and "
+    "Theorem 4.5's schedule beats the uniform one at every size, by one-sided paired t-tests of 5% together. Not "
+    "reproduced if a run diverged, an interval misses, a mean is above its bound by such tests of 5% together, or the "
+    "uniform schedule wins by them. Undecided otherwise. An earlier rule allowed each mean 4 standard errors and had "
+    "intervals of 98.75% for the four slopes alone, so that what is exact was judged undecided once in twenty times: "
+    "it said 'undecided' of 200 repeats and 'reproduced' of 2,000."
+)
 PARAMETERS = {
-    "seed": "quadratic, second", "joint_level": 0.99, "epsilon": 4.0, "delta": 1e-8, "dim": 10,
+    "decision_rule": RULE, "seed": "quadratic, second", "joint_level": 0.99, "epsilon": 4.0, "delta": 1e-8, "dim": 10,
     "condition_number": 10.0, "spread": 1.0, "clip": 4.0, "initial_gap": 0.6931471805599453, "max_num_steps": 80,
     "num_examples": Each([250, 500, 1000], [250, 500, 1000, 2000, 4000, 8000, 16000]), "repeats": Each(200, 2000),
 }  # fmt: skip
@@ -142,17 +152,7 @@ def slopes(frame: pd.DataFrame, level: float = 0.9875) -> Rows:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    For every schedule and size the simulated mean is compared with the exact prediction, and for every schedule the
-    slope of ln(excess risk) against ln(num_examples) with the predicted one: t-intervals that hold together with 99%
-    (Bonferroni). Reproduced if all of them contain what is predicted, every mean is below the theorem's bound, and
-    Theorem 4.5's schedule beats the uniform one at every size, by one-sided paired t-tests of 5% together. Not
-    reproduced if a run diverged, an interval misses, a mean is above its bound by such tests of 5% together, or the
-    uniform schedule wins by them. Undecided otherwise. An earlier rule allowed each mean 4 standard errors and had
-    intervals of 98.75% for the four slopes alone, so that what is exact was judged undecided once in twenty times: it
-    said 'undecided' of 200 repeats and 'reproduced' of 2,000.
-    """
+    """The rule in the spec."""
     from scipy import stats
 
     if lost := int((~frame["finished"] | ~np.isfinite(frame["excess_risk"])).sum()):

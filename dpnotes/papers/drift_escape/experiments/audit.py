@@ -14,6 +14,11 @@ from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.museum.exhibit import Exhibit, Setting
 
 COMMON: Given = {
+    "decision_rule": "All releases are claimed to cost what one of them costs, as batches share no example. "
+    "Reproduced if the epsilon that the densities force (exact) and the lower bound of a sampled audit (confidence "
+    "99%) are at most the claim for the corrected versions, and above it for the printed ones. Not reproduced if "
+    "either exceeds the claim for a corrected version, or the exact one does not for a printed version. Undecided "
+    "otherwise.",
     "seed": "audit", "delta": 1e-5, "noise_multiplier": 4.0, "batch_size": 2, "num_batches": 2,
     "uses": [1, 4, 16, 64],  # of each example
     "lengths": [2, 4, 8, 16],  # steps of an attempt, after which the point jumps back
@@ -75,13 +80,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> Rows:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    All releases are claimed to cost what one of them costs, as batches share no example. Reproduced if the epsilon that
-    the densities force (exact) and the lower bound of a sampled audit (confidence 99%) are at most the claim for the
-    corrected versions, and above it for the printed ones. Not reproduced if either exceeds the claim for a corrected
-    version, or the exact one does not for a printed version. Undecided otherwise.
-    """
+    """The rule in the spec."""
     rounding = 1 + 1e-9
     # Used once, or after a single step, the printed version is the corrected one.
     printed, corrected = frame[frame["printed"] & (frame["size"] > 1)], frame[~frame["printed"]]

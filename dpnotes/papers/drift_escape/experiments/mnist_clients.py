@@ -26,6 +26,17 @@ from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 
 QUICK, PAPER = profiles("drift_escape.mnist_clients", {
+    "decision_rule": "Section 6 says that the algorithm operates effectively in heterogeneous settings, and its error "
+    "has no term for how much clients disagree. Each label of MNIST is dealt out to the clients in Dirichlet shares: "
+    "the smaller their concentration, the more clients disagree. What counts is the gradient norm of the mean over "
+    "clients of their mean loss, where drift escape is after its rounds, as the logarithm of its ratio to that of "
+    "clients almost alike (concentration 100), paired over repeats. Sizes are unequal as they come, so each split has "
+    "an objective of its own, on which it is measured; all clients use equally many examples in a round. Reproduced "
+    "if the 90% t-intervals of all other concentrations are inside of a factor of 1.2 either way (at the edge of "
+    "which the chance of that is 0.05). Not reproduced if one of them is outside of it. Undecided otherwise, and if a "
+    "run of drift escape ended early. Drift escape against DP-SGD by the same clients, at the same (epsilon, delta), "
+    "rounds and bytes, is shown beside it without a verdict: DP-SGD uses all its examples in every round, drift "
+    "escape each once, and the paper compares the two nowhere.",
     # With 8 repeats and another seed the rule could hardly decide (0.82), and said: reproduced.
     "seed": Each("mnist_clients, 12", "mnist_clients"),
     "pool": 4,
@@ -199,20 +210,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    Section 6 says that the algorithm operates effectively in heterogeneous settings, and its error has no term for how
-    much clients disagree. Each label of MNIST is dealt out to the clients in Dirichlet shares: the smaller their
-    concentration, the more clients disagree. What counts is the gradient norm of the mean over clients of their mean
-    loss, where drift escape is after its rounds, as the logarithm of its ratio to that of clients almost alike
-    (concentration 100), paired over repeats. Sizes are unequal as they come, so each split has an objective of its own,
-    on which it is measured; all clients use equally many examples in a round. Reproduced if the 90% t-intervals of all
-    other concentrations are inside of a factor of 1.2 either way (at the edge of which the chance of that is 0.05). Not
-    reproduced if one of them is outside of it. Undecided otherwise, and if a run of drift escape ended early. Drift
-    escape against DP-SGD by the same clients, at the same (epsilon, delta), rounds and bytes, is shown beside it
-    without a verdict: DP-SGD uses all its examples in every round, drift escape each once, and the paper compares the
-    two nowhere.
-    """
+    """The rule in the spec."""
     own = frame[frame["arm"] == "drift escape"]
     if lost := int((~own["status"].isin(["OK", "FINISHED"]) | ~np.isfinite(own["gradient"])).sum()):
         return Decision("undecided", f"{lost} of {len(own)} runs of drift escape ended early")

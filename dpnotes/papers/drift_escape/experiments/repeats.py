@@ -23,6 +23,12 @@ from dpnotes.random.streams import Streams
 
 ORACLES: dict[str, Repeat] = {"fresh noise": "go on", "restored": "restore", "forced": "refresh", "jump": "go on"}
 COMMON: dict[str, Any] = {
+    "decision_rule": "Lemma 2 is for independent attempts: all Q fail with probability p^Q, p that of one. For each "
+    "oracle the runs whose attempts all fail are counted, with 95% intervals, and p^Q has that of p. Reproduced if "
+    "fresh noise and a forced fresh gradient fail as often as p^Q at Q = 2 and Q = 4 (the intervals overlap), and a "
+    "restored state does not: at Q = 8 its interval lies above 10 p^Q and above a tenth of p. Not reproduced if at Q "
+    "= 4 fresh noise or a forced gradient fail more often than p^Q, or at Q = 8 a restored state fails as often as "
+    "p^Q. Undecided otherwise.",
     "seed": Each("repeats, 4000", "repeats"), "repeats": Each(4000, 50_000), "dim": 10,
     "curvature": 0.1,  # of the hill, over M = 1
     "features": 0.3,  # length of the noise of one example's gradient
@@ -120,14 +126,7 @@ def failures(frame: pd.DataFrame) -> Rows:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    Lemma 2 is for independent attempts: all Q fail with probability p^Q, p that of one. For each oracle the runs whose
-    attempts all fail are counted, with 95% intervals, and p^Q has that of p. Reproduced if fresh noise and a forced
-    fresh gradient fail as often as p^Q at Q = 2 and Q = 4 (the intervals overlap), and a restored state does not: at Q
-    = 8 its interval lies above 10 p^Q and above a tenth of p. Not reproduced if at Q = 4 fresh noise or a forced
-    gradient fail more often than p^Q, or at Q = 8 a restored state fails as often as p^Q. Undecided otherwise.
-    """
+    """The rule in the spec."""
     rows = {(row.oracle, row.Q): row for row in failures(frame).itertuples()}
 
     def overlap(row: Any) -> bool:

@@ -23,6 +23,24 @@ from dpnotes.papers.drift_escape.experiments.ladder import LadderParameters
 from dpnotes.random.streams import Streams
 
 QUICK, PAPER = profiles("drift_escape.returned_point", {
+    "decision_rule": "Parameters are equations (4) with practical constants, and what is returned is judged by exact "
+    "gradients and Hessians: its error is max(|gradient|, lambda_-^2 / rho). Which of the two parts binds depends on "
+    "the landscape, so there are two. From the top of all hills of the ladder runs return where the gradient binds. "
+    "On one hill of a given curvature lambda, wells elsewhere, they return where the curvature does, if they stay; "
+    "lambda_half is where half of them do (Spearman and Karber over a grid of curvatures; at its least 0.9 stay, at "
+    "its largest 0.1). Reproduced if for every step size that was run (1) on the ladder the bootstrap interval (95%) "
+    "of the slope of ln error against ln psi is at most 0.05 to either side and reaches above the slope of psi mu^2, "
+    "the theorem's alpha: it falls no more slowly; (2) on hills the interval (95%) of the slope of ln lambda_half^2 "
+    "is at most 0.05 to either side and comes within 0.03 of that of the linear theory behind the proof (noise that "
+    "grows by 1 + eta lambda a step reaches the radius in none of Q attempts), which is 1 up to logarithms, and "
+    "lambda_half^2 is at most alpha; (3) the 95% interval of the probability that an attempt leaves an alpha-strict "
+    "saddle lies above 1/4 (Corollary 1), and that one of two coupled ones does above 1/2 (Lemma 1), at every tilt, "
+    "with the step of equations (4), which both are about; (4) false stops at full length are no more often than "
+    "(3/4)^Q, by the interval's lower end. Not reproduced if an interval of that width misses in (1) or (2), an "
+    "interval of (3) lies below its bound, (4) fails, or a run does not end. Undecided otherwise. The rule before "
+    "asked (3) of attempts with the step 1/M, which neither statement is about. Of the paper profile it said: not "
+    "reproduced, since at psi = 0.01 and d = 1000 two coupled attempts leave in 0.44. What it says of these runs is "
+    "given beside.",
     "seed": "returned point, hills and both steps", "attempts": 8,
     "steps_at_most": 100,  # attempt lengths of a run
     "tilts": [0.0, 0.01, 0.1, 1.0], "repeats_of_attempts": Each(400, 4000), "Q": [1, 2, 4, 8], "shorter": [1.0, 0.6],
@@ -264,26 +282,7 @@ def false_stops(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    Parameters are equations (4) with practical constants, and what is returned is judged by exact gradients and
-    Hessians: its error is max(|gradient|, lambda_-^2 / rho). Which of the two parts binds depends on the landscape, so
-    there are two. From the top of all hills of the ladder runs return where the gradient binds. On one hill of a given
-    curvature lambda, wells elsewhere, they return where the curvature does, if they stay; lambda_half is where half of
-    them do (Spearman and Karber over a grid of curvatures; at its least 0.9 stay, at its largest 0.1). Reproduced if
-    for every step size that was run (1) on the ladder the bootstrap interval (95%) of the slope of ln error against ln
-    psi is at most 0.05 to either side and reaches above the slope of psi mu^2, the theorem's alpha: it falls no more
-    slowly; (2) on hills the interval (95%) of the slope of ln lambda_half^2 is at most 0.05 to either side and comes
-    within 0.03 of that of the linear theory behind the proof (noise that grows by 1 + eta lambda a step reaches the
-    radius in none of Q attempts), which is 1 up to logarithms, and lambda_half^2 is at most alpha; (3) the 95% interval
-    of the probability that an attempt leaves an alpha-strict saddle lies above 1/4 (Corollary 1), and that one of two
-    coupled ones does above 1/2 (Lemma 1), at every tilt, with the step of equations (4), which both are about; (4)
-    false stops at full length are no more often than (3/4)^Q, by the interval's lower end. Not reproduced if an
-    interval of that width misses in (1) or (2), an interval of (3) lies below its bound, (4) fails, or a run does not
-    end. Undecided otherwise. The rule before asked (3) of attempts with the step 1/M, which neither statement is about.
-    Of the paper profile it said: not reproduced, since at psi = 0.01 and d = 1000 two coupled attempts leave in 0.44.
-    What it says of these runs is given beside.
-    """
+    """The rule in the spec."""
     whole = frame[frame["kind"] != "attempt"]
     if lost := int((~whole["finished"]).sum()):
         return Decision("not reproduced", f"{lost} of {len(whole)} runs did not end")

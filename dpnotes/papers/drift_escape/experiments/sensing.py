@@ -79,6 +79,20 @@ _DIGITS = tuned({**DIGITS, "num_hidden": 20, "num_examples": 8000}, (50, 0.05), 
 _SECOND = {"num_examples": 500_000, "smoothness": 15.0}
 _LARGE = {"num_examples": 1_000_000}
 QUICK, PAPER = profiles("drift_escape.sensing", {
+    "decision_rule": "All methods spend the same (epsilon, delta) under replace-one on the same n examples. Beside "
+    "the two SPIDERs are DP-SGD, which samples its batches from all of them, and the oracle's own trivial member: a "
+    "fresh gradient every step, each example once, without differences. All are tuned alike, by as many step sizes "
+    "times batches (of DP-SGD numbers of steps), to the least mean of ln(risk) on other seeds (synthetic signals, or "
+    "for digits the even repeats, which is said). What counts is ln of the risk that is left over the risk at the "
+    "origin, where more or nothing finite counts as the origin: exact over the population for sensing, of test "
+    "examples for the digits. The papers promise better rates than descent for large n, and say nothing of DP-SGD at "
+    "such n. Differences of two methods, paired over repeats, have t-intervals, jointly 95% for the four of a "
+    "problem. Reproduced if in every problem one of the SPIDERs is below both simple methods; not reproduced if in "
+    "every problem one of the simple methods is below both SPIDERs; undecided otherwise. A method that might do "
+    "better beyond its grid is not beaten: its best is at an edge, and the best elsewhere leaves more than "
+    "edge_factor times as much. The rule before knew DP-SGD alone, two step sizes and no batches to choose from, and "
+    "compared means of the risk by 2 standard errors; it said undecided, as DP-SGD left less than both SPIDERs in two "
+    "problems of three. What it says of these runs is given beside.",
     "seed": "sensing, the least noise", "epsilon": 1.0, "delta": 1e-6, "edge_factor": 1.5,
     "problems": Each(
         {"phase retrieval": _PHASE, "matrix sensing": _MATRIX, "digits": _DIGITS},
@@ -340,22 +354,7 @@ def comparisons(frame: pd.DataFrame) -> Rows:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    All methods spend the same (epsilon, delta) under replace-one on the same n examples. Beside the two SPIDERs are
-    DP-SGD, which samples its batches from all of them, and the oracle's own trivial member: a fresh gradient every
-    step, each example once, without differences. All are tuned alike, by as many step sizes times batches (of DP-SGD
-    numbers of steps), to the least mean of ln(risk) on other seeds (synthetic signals, or for digits the even repeats,
-    which is said). What counts is ln of the risk that is left over the risk at the origin, where more or nothing finite
-    counts as the origin: exact over the population for sensing, of test examples for the digits. The papers promise
-    better rates than descent for large n, and say nothing of DP-SGD at such n. Differences of two methods, paired over
-    repeats, have t-intervals, jointly 95% for the four of a problem. Reproduced if in every problem one of the SPIDERs
-    is below both simple methods; not reproduced if in every problem one of the simple methods is below both SPIDERs;
-    undecided otherwise. A method that might do better beyond its grid is not beaten: its best is at an edge, and the
-    best elsewhere leaves more than edge_factor times as much. The rule before knew DP-SGD alone, two step sizes and no
-    batches to choose from, and compared means of the risk by 2 standard errors; it said undecided, as DP-SGD left less
-    than both SPIDERs in two problems of three. What it says of these runs is given beside.
-    """
+    """The rule in the spec."""
     table, chosen, words, ahead = comparisons(frame), summary(frame), [], {}
     for problem, part in table.groupby("problem", sort=False):
         rows = chosen[chosen["problem"] == problem].set_index("method")

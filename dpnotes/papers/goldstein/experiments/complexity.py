@@ -13,10 +13,22 @@ from dpnotes.measure.goldstein import mean_gradient
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, multi_pass, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
 
+RULE = (
+    "A plain oracle, which is conditionally unbiased, is the control of the paper's, which reduce variance, at the "
+    "same (epsilon, delta). By our bounds (docs/derivations/goldstein.md) it needs no more examples: in many passes "
+    "always, in one if epsilon >= 1 or the norm is at least L / sqrt(d). Each has the move that the even repeats "
+    "choose of its own grid, which a pilot of other seeds chose; one that reduces variance has a period of at least 2, "
+    "for with 1 it is the plain one. Odd repeats give the mean norm over windows, of the population for one pass, of "
+    "the data for many. A comparison, of one number of passes, d, n and epsilon, is judged where our bounds say so "
+    "(with the lower of the two norms) and the larger norm is at least 0.1, below which all is stationary. Reproduced, "
+    "of our bounds, if in every one that is judged the plain norm is lower by at least 3 standard errors of the "
+    "difference. Not reproduced if in some the variance-reduced one is. Undecided otherwise, and if a run did not "
+    "finish. Slopes are shown and not judged."
+)
 # Of pilots of other seeds: sizes at which all runs move, and moves around the best, on two cores in minutes. Before
 # there was any result they were 20 repeats of up to 32,000 examples in 300 dimensions, which is many hours.
 PARAMETERS = {
-    "seed": "goldstein.complexity", "radius": 0.25,
+    "decision_rule": RULE, "seed": "goldstein.complexity", "radius": 0.25,
     # Of the examples that a run of one pass draws from, over those that it uses: nearly fresh data in every run.
     "pool": 8,
     # Shares are moves over radius / sqrt(d). Above 1/2 the period is 1: a variance-reduced oracle is the plain one.
@@ -136,18 +148,7 @@ def comparisons(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    A plain oracle, which is conditionally unbiased, is the control of the paper's, which reduce variance, at the same
-    (epsilon, delta). By our bounds (docs/derivations/goldstein.md) it needs no more examples: in many passes always, in
-    one if epsilon >= 1 or the norm is at least L / sqrt(d). Each has the move that the even repeats choose of its own
-    grid, which a pilot of other seeds chose; one that reduces variance has a period of at least 2, for with 1 it is the
-    plain one. Odd repeats give the mean norm over windows, of the population for one pass, of the data for many. A
-    comparison, of one number of passes, d, n and epsilon, is judged where our bounds say so (with the lower of the two
-    norms) and the larger norm is at least 0.1, below which all is stationary. Reproduced, of our bounds, if in every
-    one that is judged the plain norm is lower by at least 3 standard errors of the difference. Not reproduced if in
-    some the variance-reduced one is. Undecided otherwise, and if a run did not finish. Slopes are shown and not judged.
-    """
+    """The rule in the spec."""
     if lost := int((~frame["finished"]).sum()):
         return Decision("undecided", f"{lost} of {len(frame)} runs did not finish")
     table = comparisons(frame)

@@ -23,10 +23,18 @@ from dpnotes.problems.robust import RobustRegression
 from dpnotes.problems.smoothing import smoothed_absolute
 from dpnotes.random.streams import Streams
 
+RULE = (
+    "Reproduced (Proposition 5.1 has a counterexample, and its repair by smoothing holds) if, on the cells, the "
+    "empirical Goldstein norm is off the population's, 1/2, by 1/2 in at least 95% of the data sets of every size, and "
+    "the exponent in n of every gap of smoothed gradients, the largest on the line, the largest at fixed points and "
+    "that where one trained, is within 0.1 of -1/2, with standard errors of at most 0.04. Not reproduced if at some "
+    "size less than half of the data sets are off by 1/2, as n^(-1/2) up to logarithms would have it, or such an "
+    "exponent is above -1/4 by 4 standard errors. Undecided otherwise."
+)
 # `line`: of the cells in a ball, half of all, some ten are expected to have an average that is not positive, at the
 # largest size: 2^14 times 5.7e-4, and 2^20 times 1.5e-5.
 PARAMETERS = {
-    "seed": "goldstein.generalisation: gaps",
+    "decision_rule": RULE, "seed": "goldstein.generalisation: gaps",
     # Of robust phase retrieval: examples of the population, noise of the targets, alpha, and what is done with points.
     "population": 4096, "noise_std": 0.1, "radius": 0.3, "points": 16, "steps": 30, "step_size": 1.0,
     # By resampling data sets of other seeds, with their means put to a law: 300 times this one, 100 times each rival.
@@ -187,15 +195,7 @@ def laws(frame: pd.DataFrame) -> dict[tuple[str, int, str], Estimated]:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    Reproduced (Proposition 5.1 has a counterexample, and its repair by smoothing holds) if, on the cells, the empirical
-    Goldstein norm is off the population's, 1/2, by 1/2 in at least 95% of the data sets of every size, and the exponent
-    in n of every gap of smoothed gradients, the largest on the line, the largest at fixed points and that where one
-    trained, is within 0.1 of -1/2, with standard errors of at most 0.04. Not reproduced if at some size less than half
-    of the data sets are off by 1/2, as n^(-1/2) up to logarithms would have it, or such an exponent is above -1/4 by 4
-    standard errors. Undecided otherwise.
-    """
+    """The rule in the spec."""
     table = summary(frame)
     off = table.loc[table["gap_of"] == NORM, "off_by_half"]
     found = laws(frame)

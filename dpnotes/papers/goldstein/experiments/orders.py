@@ -13,8 +13,21 @@ from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, profiles, study, t
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
 
+RULE = (
+    "At every d plain runs have the same number of steps, with batches such that noise is as large as a gradient, and "
+    "the same move. With m directions an estimate from losses is sqrt(1 + (d - 1) / m) gradients long, and its bound, "
+    "so its noise, is 5% more. Equal norm: the mean norm over windows is at most `margin` times that of gradients; m "
+    "is interpolated between the two values of the grid around it, and beyond the grid is its end. The slope of "
+    "ln(calls with losses over calls with gradients) in ln(d) is 1 by our accounting; 2 is the ratio of the m that "
+    "Theorems 3.1 and 6.1 set (Remark 6.2), for other oracles. Its standard error is that of the bootstrap over "
+    "repeats. Independent directions at the two points of an increment, as printed, are compared with common ones at "
+    "m = d and else the same parameters. Reproduced, of the exponent 2, if the slope is above 1.5 by at least 2 "
+    "standard errors. Not reproduced if it is below 1.5 by as many, and independent directions have a norm that is "
+    "larger by at least 3 standard errors of the difference. Undecided otherwise, and if m is beyond the grid at two "
+    "values of d or more, or a run did not finish."
+)
 PARAMETERS = {
-    "seed": "goldstein.orders", "radius": 0.25, "move": 0.05, "margin": 1.25, "pool": 8,
+    "decision_rule": RULE, "seed": "goldstein.orders", "radius": 0.25, "move": 0.05, "margin": 1.25, "pool": 8,
     "probes": 4,
     # By resampling a pilot of another seed 120 times; for the rival with its excess moved to where d^2 has it.
     "chances": Each(
@@ -149,20 +162,7 @@ def slope(ratios: pd.DataFrame) -> Slope:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    At every d plain runs have the same number of steps, with batches such that noise is as large as a gradient, and the
-    same move. With m directions an estimate from losses is sqrt(1 + (d - 1) / m) gradients long, and its bound, so its
-    noise, is 5% more. Equal norm: the mean norm over windows is at most `margin` times that of gradients; m is
-    interpolated between the two values of the grid around it, and beyond the grid is its end. The slope of ln(calls
-    with losses over calls with gradients) in ln(d) is 1 by our accounting; 2 is the ratio of the m that Theorems 3.1
-    and 6.1 set (Remark 6.2), for other oracles. Its standard error is that of the bootstrap over repeats. Independent
-    directions at the two points of an increment, as printed, are compared with common ones at m = d and else the same
-    parameters. Reproduced, of the exponent 2, if the slope is above 1.5 by at least 2 standard errors. Not reproduced
-    if it is below 1.5 by as many, and independent directions have a norm that is larger by at least 3 standard errors
-    of the difference. Undecided otherwise, and if m is beyond the grid at two values of d or more, or a run did not
-    finish.
-    """
+    """The rule in the spec."""
     if lost := int((~frame["finished"]).sum()):
         return Decision("undecided", f"{lost} of {len(frame)} runs did not finish")
     ratios = call_ratios(frame, spec["margin"])

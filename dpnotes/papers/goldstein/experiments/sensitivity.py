@@ -25,8 +25,19 @@ from dpnotes.problems.robust import RobustRegression
 from dpnotes.problems.smoothing import smoothed_absolute, smoothed_norm
 from dpnotes.random.streams import Streams
 
+RULE = (
+    "Root mean squares over estimates of one example; L = alpha = 1, m directions. Lemma 3.4, with a norm of d for a "
+    "pair, promises an error of d / m^(1/2) whatever the move: at a fixed m/d it grows as d^(1/2). Reproduced (the "
+    "sharp norm is right, and common directions pay) if exponents are met within 0.05, with standard errors of at most "
+    "0.0125: for every loss of the error of an estimate, -1/2 in m/d and 0 in d at a fixed m/d; for every curved loss "
+    "of the length of an increment, with common directions and m of 32 d and more 0 in m and 1 in the move, with "
+    "independent ones -1/2 in m and 0 in the move; and if no error is above the bound d / ((d - 1) m)^(1/2) by 4 "
+    "standard errors, and the squared errors of the linear loss over their expectation, (d - 1) / m, are 1 on average "
+    "within 4. Not reproduced if an exponent in d at a fixed m/d is above 1/4, or with common directions one in the "
+    "move below 1/2, by 4 standard errors, or an error is above the bound by as much. Undecided otherwise."
+)
 PARAMETERS = {
-    "seed": "goldstein.sensitivity: lengths", "repeats": 100,
+    "decision_rule": RULE, "seed": "goldstein.sensitivity: lengths", "repeats": 100,
     # By resampling estimates of other seeds, multiplied to follow a law: 300 times this one, 100 times each rival.
     "chances": {
         "sharp norm, increments in proportion to the move": "reproduced 1",
@@ -172,18 +183,7 @@ EXPECTED = {
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    Root mean squares over estimates of one example; L = alpha = 1, m directions. Lemma 3.4, with a norm of d for a
-    pair, promises an error of d / m^(1/2) whatever the move: at a fixed m/d it grows as d^(1/2). Reproduced (the sharp
-    norm is right, and common directions pay) if exponents are met within 0.05, with standard errors of at most 0.0125:
-    for every loss of the error of an estimate, -1/2 in m/d and 0 in d at a fixed m/d; for every curved loss of the
-    length of an increment, with common directions and m of 32 d and more 0 in m and 1 in the move, with independent
-    ones -1/2 in m and 0 in the move; and if no error is above the bound d / ((d - 1) m)^(1/2) by 4 standard errors, and
-    the squared errors of the linear loss over their expectation, (d - 1) / m, are 1 on average within 4. Not reproduced
-    if an exponent in d at a fixed m/d is above 1/4, or with common directions one in the move below 1/2, by 4 standard
-    errors, or an error is above the bound by as much. Undecided otherwise.
-    """
+    """The rule in the spec."""
     table, found = summary(frame), laws(frame)
     estimates = table[table["move"] == 0]
     above = float(((estimates["error"] - estimates["bound"]) / estimates["error_sem"]).max())

@@ -19,8 +19,21 @@ from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.tree import Tree
 from dpnotes.random.streams import Streams
 
+RULE = (
+    "Sums of Sigma terms, each from fresh data, are released with independent noise on the terms, and with the tree's. "
+    "Noise is the root mean square of the running sums' over a period, a coordinate, in sensitivities of a term. Both "
+    "have the least noise that is (epsilon, delta)-DP. The paper (before Proposition 2.5) promises Sigma^(1/2) and "
+    "O(log Sigma). By exact variances the tree has less noise from a period of 21 on, and the laws are (Sigma + "
+    "1)^(1/2) and log2(Sigma) + 1/2, the latter within 1% from 16 on. Reproduced if, by what the ledger charged, each "
+    "of the two spends epsilon, up to a millionth of it; every mean square is within 4 standard errors of the exact "
+    "one; over periods of 32 and more the exponents in Sigma + 1, 1/2 of independent noise, and in log2(Sigma) + 1/2, "
+    "1 of the tree's, are met within 0.02, with standard errors of at most 0.004; and by 4 standard errors the tree "
+    "has less noise at every period of 32 and more, and more at every one from 2 to 16. Not reproduced if either "
+    "spends more than that, independent noise is not above the tree's at the largest period, or the tree's exponent in "
+    "Sigma over the largest four periods is above 1/3 by 4 standard errors. Undecided otherwise."
+)
 PARAMETERS = {
-    "seed": "goldstein.tree: running sums", "epsilon": 1.0, "delta": 1e-6,
+    "decision_rule": RULE, "seed": "goldstein.tree: running sums", "epsilon": 1.0, "delta": 1e-6,
     # Coordinates are as good as repeats; a repeat is a mean over so many.
     "dim": 400,
     # By resampling runs with other seeds, with their means put to a law: 500 times this one, 100 times each rival.
@@ -149,20 +162,7 @@ def ratios(frame: pd.DataFrame) -> dict[int, Estimated]:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    Sums of Sigma terms, each from fresh data, are released with independent noise on the terms, and with the tree's.
-    Noise is the root mean square of the running sums' over a period, a coordinate, in sensitivities of a term. Both
-    have the least noise that is (epsilon, delta)-DP. The paper (before Proposition 2.5) promises Sigma^(1/2) and O(log
-    Sigma). By exact variances the tree has less noise from a period of 21 on, and the laws are (Sigma + 1)^(1/2) and
-    log2(Sigma) + 1/2, the latter within 1% from 16 on. Reproduced if, by what the ledger charged, each of the two
-    spends epsilon, up to a millionth of it; every mean square is within 4 standard errors of the exact one; over
-    periods of 32 and more the exponents in Sigma + 1, 1/2 of independent noise, and in log2(Sigma) + 1/2, 1 of the
-    tree's, are met within 0.02, with standard errors of at most 0.004; and by 4 standard errors the tree has less noise
-    at every period of 32 and more, and more at every one from 2 to 16. Not reproduced if either spends more than that,
-    independent noise is not above the tree's at the largest period, or the tree's exponent in Sigma over the largest
-    four periods is above 1/3 by 4 standard errors. Undecided otherwise.
-    """
+    """The rule in the spec."""
     compared = summary(frame[frame["arm"].isin(ARMS[:2])])
     found, epsilon = laws(frame), spec["epsilon"]
     against = ratios(frame)

@@ -17,6 +17,12 @@ from dpnotes.random.streams import Streams
 
 # sigma^2 / (B Delta^2) in multiples of what Theorem 3.4 allows.
 QUICK, PAPER = profiles("noisy_sgd.appendix_c", {
+    "decision_rule": "Theorem 3.4 is stated under Assumption A (bounded variance) with Delta^2 >= sigma^2/B; its "
+    "proof without Assumption B, in Appendix C, asks for Delta^2 >= sigma^2 T/(B delta). Reproduced if with Delta^2 = "
+    "sigma^2/B, for normal noise and for every heavy tail, every run has at least half of its iterates alpha-SOSPs, "
+    "and with the largest batch noise (the control) the median normal run has not: then the stronger condition is not "
+    "needed here. Not reproduced if for some tail the median run with Delta^2 = sigma^2/B has fewer than half: then "
+    "it is needed. Undecided otherwise.",
     "seed": "appendix c", "num_examples": 6e4, "epsilon": 1.0, "delta": 1e-6, "d": 8,
     "f_max": 1.0,
     # Of the example that stands out: how often a batch has it, which is B / n; 0 is for normal noise.
@@ -80,14 +86,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    Theorem 3.4 is stated under Assumption A (bounded variance) with Delta^2 >= sigma^2/B; its proof without Assumption
-    B, in Appendix C, asks for Delta^2 >= sigma^2 T/(B delta). Reproduced if with Delta^2 = sigma^2/B, for normal noise
-    and for every heavy tail, every run has at least half of its iterates alpha-SOSPs, and with the largest batch noise
-    (the control) the median normal run has not: then the stronger condition is not needed here. Not reproduced if for
-    some tail the median run with Delta^2 = sigma^2/B has fewer than half: then it is needed. Undecided otherwise.
-    """
+    """The rule in the spec."""
     table = summary(frame)
     own = table[table["ratio"] == 1]
     control = table[(table["outlier"] == 0) & (table["ratio"] == max(spec["ratios"]))]["median"].max()

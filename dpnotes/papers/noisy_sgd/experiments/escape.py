@@ -21,6 +21,14 @@ from dpnotes.random.streams import Streams
 
 _NOT_QUADRATIC = 0.001
 QUICK, PAPER = profiles("noisy_sgd.escape", {
+    "decision_rule": "Reproduced if, on every landscape and for every growth and noise, the variance of <v1, x - x'> "
+    "of coupled runs is within 4 standard errors of 4 eta^2 Delta^2 alpha_t^2 at every probe, the growth of its "
+    "standard deviation between the last two probes is within 4 standard errors and 0.1% of that of alpha_t, which is "
+    "(1 + eta gamma)^t in the end, with standard errors of at most 3%, the median escape time is within 5% of the one "
+    "of the linear law, and without noise no run leaves. (With all exact, some growth of 50 would be off by 4 "
+    "standard errors in one of 300 results; the landscapes are not quite quadratic, which the 0.1% allows for.) Not "
+    "reproduced if a variance is off by more than 6 standard errors, a growth by more than 6 and 0.1%, an escape time "
+    "by more than 20%, or a run leaves without noise. Undecided otherwise.",
     "earlier_rule": "The same with a growth within 1% whatever its standard error; not reproduced: off by more than "
     '20%. On the seed "escape" it said reproduced (quick, off by at most 0.13%) and undecided (paper, 1.27%), where a '
     "standard error is up to 0.75%. What it says stands beside.",
@@ -191,17 +199,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    Reproduced if, on every landscape and for every growth and noise, the variance of <v1, x - x'> of coupled runs is
-    within 4 standard errors of 4 eta^2 Delta^2 alpha_t^2 at every probe, the growth of its standard deviation between
-    the last two probes is within 4 standard errors and 0.1% of that of alpha_t, which is (1 + eta gamma)^t in the end,
-    with standard errors of at most 3%, the median escape time is within 5% of the one of the linear law, and without
-    noise no run leaves. (With all exact, some growth of 50 would be off by 4 standard errors in one of 300 results; the
-    landscapes are not quite quadratic, which the 0.1% allows for.) Not reproduced if a variance is off by more than 6
-    standard errors, a growth by more than 6 and 0.1%, an escape time by more than 20%, or a run leaves without noise.
-    Undecided otherwise.
-    """
+    """The rule in the spec."""
     table = summary(frame)
     z, growth, time = (float(table[name].abs().max()) for name in ("z", "growth_error", "time_error"))
     # Beyond what the landscapes themselves are off, in standard errors.

@@ -12,6 +12,10 @@ from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabula
 from dpnotes.papers.noisy_sgd.experiments.wells import Wells, measured, parameters, share_of_sosp
 
 QUICK, PAPER = profiles("noisy_sgd.fraction", {
+    "decision_rule": "Reproduced if with the theorem's noise at least half of the iterates are alpha-SOSPs in every "
+    "run and for every number of examples, and without noise none is. Not reproduced if with it the median run has "
+    "fewer than half for some number of examples, or a run without noise has one. Undecided otherwise. Further "
+    "multiples of the noise, at the same step size and number of steps, are shown and decide nothing.",
     "seed": "fraction", "epsilon": 1.0, "delta": 1e-6, "d": 8, "f_max": 1.0, "sigma": 0.01,
     # So that the start of no run is an alpha-SOSP.
     "smallest_factor": 0.95,
@@ -51,13 +55,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    Reproduced if with the theorem's noise at least half of the iterates are alpha-SOSPs in every run and for every
-    number of examples, and without noise none is. Not reproduced if with it the median run has fewer than half for some
-    number of examples, or a run without noise has one. Undecided otherwise. Further multiples of the noise, at the same
-    step size and number of steps, are shown and decide nothing.
-    """
+    """The rule in the spec."""
     table = summary(frame)
     own, none = table[table["multiple"] == 1], table[table["multiple"] == 0]
     medians = table[table["multiple"] > 0].groupby("multiple")["median"].min()

@@ -19,6 +19,14 @@ from dpnotes.random.streams import Streams
 from dpnotes.train.noise import NoiseChoice
 
 QUICK, PAPER = profiles("noisy_sgd.lemma_3_2", {
+    "decision_rule": "Lemma 3.2 promises, for eta <= min(1/L, 1/(sigma sqrt(T))), that no gradient of the run is "
+    "above C but with probability delta. On f_i = L |x|^2/2 + <a_i, x> with eta = 1/L = 1/(sigma sqrt(T)) the "
+    "gradient is the last step's noise, so the largest one is the largest of T - 1 norms of noise, but for the a_i, "
+    "which are not longer than sigma. Reproduced (the counterexample is one) if in every dimension the median largest "
+    "gradient is within 2 sigma, and 4 standard errors, of that law's median, at the largest dimension every run "
+    "exceeds C, at the smallest none, and the privacy by Assumption B alone is within the nominal epsilon. Not "
+    "reproduced if a median is off by more than twice that, or no run exceeds C at the largest dimension. Undecided "
+    "otherwise.",
     "seed": "lemma 3.2", "epsilon": 1.0, "delta": 1e-5, "sigma": 1.0,
     # The start is the minimum; the bound on the gap is strict.
     "f_max": 1e-6,
@@ -107,16 +115,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    Lemma 3.2 promises, for eta <= min(1/L, 1/(sigma sqrt(T))), that no gradient of the run is above C but with
-    probability delta. On f_i = L |x|^2/2 + <a_i, x> with eta = 1/L = 1/(sigma sqrt(T)) the gradient is the last step's
-    noise, so the largest one is the largest of T - 1 norms of noise, but for the a_i, which are not longer than sigma.
-    Reproduced (the counterexample is one) if in every dimension the median largest gradient is within 2 sigma, and 4
-    standard errors, of that law's median, at the largest dimension every run exceeds C, at the smallest none, and the
-    privacy by Assumption B alone is within the nominal epsilon. Not reproduced if a median is off by more than twice
-    that, or no run exceeds C at the largest dimension. Undecided otherwise.
-    """
+    """The rule in the spec."""
     table = summary(frame)
     allowed = 2 * spec["sigma"] + 4 * table["standard_error"]
     off = float(((table["median"] - table["law"]).abs() / allowed).max())

@@ -19,6 +19,14 @@ EXPONENTS = {"n": -0.5, "epsilon": -0.5, "d": 0.25, "f_max": 0.5}
 # From d = 30 on: the median norm of d normal numbers is sqrt(d) (1 - 1/(3 d)), and the theorem shares the noise out
 # among d + 1 coordinates, which together bend the slope by 0.016 between 10 and 1000, and by a third of that here.
 QUICK, PAPER = profiles("noisy_sgd.slopes", {
+    "decision_rule": "A slope of ln(reached alpha) against ln(knob) passes if its bootstrap interval over seeds "
+    "(98.75%, so that the four hold jointly with 95%) contains the slope of the theorem's own alpha, with all its "
+    "logarithms, at the points that were asked, and is at most 0.05 to either side. Its exponents without logarithms "
+    "are -1/2 in n, -1/2 in epsilon, 1/4 in d and 1/2 in f_max at constant L (the theorem prints 1, which its proof "
+    "does not give and units forbid). Reproduced if all four pass, and without noise every run stays at the saddle. "
+    "Not reproduced if an interval lies on the side of a larger alpha than the theorem's slope promises, or a run "
+    "without noise leaves the saddle. Undecided otherwise; a slope on the other side is called steeper: the bound is "
+    "not tight there.",
     "earlier_rule": "The same with the exponents without logarithms in place of the slopes of the theorem's alpha; on "
     'the seed "slopes" it said reproduced (quick and paper). Nine points resolve the logarithms, which are off those '
     "exponents by up to 0.008. What it says stands beside.",
@@ -111,16 +119,7 @@ def _decided(answers: list[str], left: int, facts: str = "") -> Decision:
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
-    """The decision by this rule.
-
-    A slope of ln(reached alpha) against ln(knob) passes if its bootstrap interval over seeds (98.75%, so that the four
-    hold jointly with 95%) contains the slope of the theorem's own alpha, with all its logarithms, at the points that
-    were asked, and is at most 0.05 to either side. Its exponents without logarithms are -1/2 in n, -1/2 in epsilon, 1/4
-    in d and 1/2 in f_max at constant L (the theorem prints 1, which its proof does not give and units forbid).
-    Reproduced if all four pass, and without noise every run stays at the saddle. Not reproduced if an interval lies on
-    the side of a larger alpha than the theorem's slope promises, or a run without noise leaves the saddle. Undecided
-    otherwise; a slope on the other side is called steeper: the bound is not tight there.
-    """
+    """The rule in the spec."""
     if lost := int((~np.isfinite(frame["reached"])).sum()):
         return Decision("not reproduced", f"{lost} of {len(frame)} runs diverged")
     table, still = summary(frame), frame[~frame["noise"]]

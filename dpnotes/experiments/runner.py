@@ -112,6 +112,8 @@ def run(
         if first:
             columns = store.concatenate([table.columns for table in tables])
             decision = experiment.decide(store.frame_of(columns), experiment.spec(profile))
+            if not isinstance(decision, Decision):
+                raise TypeError(f"Expected decide to return a Decision, got {type(decision).__name__}.")
             manifest = _manifest(cells, tables, decision, jobs, time.perf_counter() - started)
             store.write_table(store.result_stem(experiment, profile), columns, manifest)
             store.settle(experiment, profile)
@@ -272,6 +274,8 @@ def execute(cells: Cells, cell: Cell, plan: RunPlan) -> Computed:
     checkpoint = cells.folder / f"{name_of(cell)}-{cells.code['source'][:12]}.pt"
     context = Context(plan.device, plan.memory_bytes, checkpoint=checkpoint, processes=plan.processes)
     with _ONE_CELL:
+        if plan.elsewhere and plan.device == "cpu":
+            _refuse_a_small_worker(plan.memory_bytes)
         started = time.perf_counter()
         columns = compute(cells.experiment, cells.spec, cell, context)
     if plan.processes.size > 1:
@@ -285,12 +289,25 @@ def execute(cells: Cells, cell: Cell, plan: RunPlan) -> Computed:
     return Computed(columns, manifest, context.notes)
 
 
+def _refuse_a_small_worker(wanted: int) -> None:
+    """Raise a MemoryError if this machine has less memory than the runs were planned for on another one."""
+    import psutil
+
+    if wanted > (free := psutil.virtual_memory().available):
+        raise MemoryError(
+            f"Expected {format_bytes(wanted)} to be free on {platform.node()}, which has {format_bytes(free)}: "
+            "give --memory for all jobs together."
+        )
+
+
 def compute(experiment: Experiment, spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """The columns of one cell; an error says in which."""
     text = canonical_json(cell, "cell")
     try:
         with allocator.kept_until_the_end():
             return store.as_columns(experiment.run_cell(Spec.from_json(spec.json), json.loads(text), context))
+    except SystemExit as error:  # for which a worker's thread would end, and its head wait
+        raise RuntimeError(f"Expected a cell that returns, not one that exits with {error.code}: {text}.") from None
     except Exception as error:
         error.add_note(f"in cell {text} of {experiment.id}")
         raise

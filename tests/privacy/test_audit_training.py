@@ -1,6 +1,7 @@
 """Audits of training: half of the noise and missing clipping are caught, the correct training is not."""
 
 import functools
+import math
 from types import ModuleType
 
 import numpy as np

@@ -24,7 +24,6 @@ from dpnotes.oracles.samples import FreshData, Samples
 from dpnotes.papers.drift_escape.algorithms import Escape
 from dpnotes.privacy import pld
 from dpnotes.privacy.accounting import rho_to_epsilon
-from dpnotes.privacy.audit import epsilon_from_counts
 from dpnotes.privacy.calibration import tree_std
 from dpnotes.privacy.factorisation import noise_of_sums
 from dpnotes.privacy.noise import NoisePlan
@@ -240,8 +239,6 @@ def test_what_no_cache_takes_is_named():
     for function in (pld.epsilon, pld.near_least):
         with pytest.raises(TypeError, match=r"Expected delta=\[0.1\] to be a real number"):
             function((), [0.1])  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"Expected hits=\{\} to be numbers"):
-        epsilon_from_counts({}, 10, 1, 10, delta=1e-5, level=0.05)  # type: ignore[arg-type]
 
 
 def test_a_guarantee_rests_on_assumptions_alone():

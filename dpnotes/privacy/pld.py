@@ -89,11 +89,6 @@ def near_least(events: tuple[Event, ...], delta: float) -> bool:
       (True, False)
     """
     validate.between(0, 1, delta=delta)
-    return _near_least(events, delta)
-
-
-@lru_cache(maxsize=64)
-def _near_least(events: tuple[Event, ...], delta: float) -> bool:
     composed, fine, _ = _composed(events)
     return fine and bool(composed.get_delta_for_epsilon(math.inf) <= _NOTICEABLE * delta)
 

@@ -18,7 +18,6 @@ memory round a real-valued sum once (`random.secret.rounded`). docs/privacy.md s
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral
 from typing import Any, Literal, final
@@ -30,10 +29,6 @@ from dpnotes.random import draws
 from dpnotes.random import secret as system
 from dpnotes.random.reference import WORD, high_word
 from dpnotes.util import checks, validate
-
-_AHEAD = 64  # calls for which a small vector is drawn at once
-_SMALL = 512  # numbers over all runs, up to which a vector counts as small
-_NAMES = 15  # vectors kept in addition to the current one
 
 # Purposes for which secret streams may repeat a draw, and why: equal draws must reveal nothing about the data.
 REPLAYED = {"augmentation": "a picture that passes twice in one step has to be changed alike; it is no release"}
@@ -70,7 +65,7 @@ class Streams:
       True
     """
 
-    __slots__ = ("_ahead", "_keys", "_known", "_replayed")
+    __slots__ = ("_keys", "_known", "_replayed")
 
     def __init__(self, keys: Tensor) -> None:
         validate.instance(Tensor, keys=keys)
@@ -78,7 +73,6 @@ class Streams:
             raise ValueError(f"Expected keys, {keys.dtype} of shape {tuple(keys.shape)}, to be int64 of (runs, 2).")
         self._keys = keys & WORD  # Philox uses 32 bits per word: equal keys then mean equal draws
         self._known: tuple[Any, int, Any] = None, 0, None  # the calls that were checked last
-        self._ahead: dict[tuple[str, str, int, int], _Block | None] = {}
         self._replayed: Tensor | None = None  # for secret streams: the keys of draws that may be repeated
 
     @property
@@ -190,7 +184,7 @@ class Streams:
         """
         validate.at_least(1, num_blocks=num_blocks)
         calls = self._calls(purpose, call)
-        return self._blocks("words", self._keys, purpose, calls, 0, num_blocks).unbind(-1)
+        return self._blocks("words", purpose, calls, 0, num_blocks).unbind(-1)
 
     def uniform(self, purpose: str, call: int | Tensor, size: int, start: int = 0) -> Tensor:
         """Uniform numbers in the open interval (0, 1), `(runs, size)` float64; arguments as in `normal`."""
@@ -266,54 +260,14 @@ class Streams:
         validate.at_least(1, size=size)
         validate.at_least(0, start=start)
         calls = self._calls(purpose, call)
-        # A fused kernel gains nothing from drawing several calls at once.
-        small = size * len(self) <= _SMALL and calls.device.type == "cpu" and not draws.backend(calls.device).fused
-        if small and self._replayed is None:
-            return self._drawn_ahead(kind, purpose, calls, size, start)
-        return self._elements(kind, self._keys, purpose, calls, size, start)
-
-    def _elements(self, kind: str, keys: Tensor, purpose: str, calls: Tensor, size: int, start: int) -> Tensor:
         first = start // 2  # two numbers a block
-        blocks = self._blocks(kind, keys, purpose, calls, first, (start + size + 1) // 2 - first)
+        blocks = self._blocks(kind, purpose, calls, first, (start + size + 1) // 2 - first)
         return blocks.flatten(1)[:, start % 2 : start % 2 + size]
 
-    def _blocks(self, kind: str, keys: Tensor, purpose: str, calls: Tensor, first: int, count: int) -> Tensor:
+    def _blocks(self, kind: str, purpose: str, calls: Tensor, first: int, count: int) -> Tensor:
         if first + count > WORD + 1:
             raise ValueError(f"Expected at most 2^32 blocks of a stream, got blocks {first} ... {first + count - 1}.")
         if self._replayed is not None:
-            return getattr(system, kind)(len(keys), count, keys.device)
-        draw = getattr(draws.backend(keys.device).module, kind)
-        return draw(keys, calls, _words_of(purpose), first, count)
-
-    def _drawn_ahead(self, kind: str, purpose: str, calls: Tensor, size: int, start: int) -> Tensor:
-        """The same numbers as `_elements`, from a block of consecutive calls that is drawn at once and kept.
-
-        Numbers that are drawn ahead stay in this object: they are no release, have no price and count as no call.
-        """
-        name = (kind, purpose, size, start)
-        if name not in self._ahead:  # at the first call it is unknown whether more will follow
-            for old in [*self._ahead][:-_NAMES]:
-                self._ahead.pop(old, None)
-            self._ahead[name] = None
-            return self._elements(kind, self._keys, purpose, calls, size, start)
-        block = self._ahead.get(name)
-        if block is None or not block.holds(calls):
-            if bool((calls > WORD - _AHEAD).any()):
-                return self._elements(kind, self._keys, purpose, calls, size, start)
-            keys = self._keys.repeat_interleave(_AHEAD, 0)
-            each = (calls[:, None] + torch.arange(_AHEAD)).expand(len(self), -1).flatten()
-            drawn = self._elements(kind, keys, purpose, each, size, start).view(len(self), _AHEAD, size)
-            block = self._ahead[name] = _Block(calls.clone(), drawn)  # the caller may increment its tensor in place
-        return block.drawn[torch.arange(len(self)), calls - block.first]
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class _Block:
-    """The numbers of each run for its calls `first ... first + _AHEAD - 1`, `(runs, _AHEAD, size)`."""
-
-    first: Tensor
-    drawn: Tensor
-
-    def holds(self, calls: Tensor) -> bool:
-        later = calls - self.first if len(calls) == len(self.first) else torch.tensor(-1)
-        return bool(((later >= 0) & (later < _AHEAD)).all())
+            return getattr(system, kind)(len(self), count, self._keys.device)
+        draw = getattr(draws.backend(self._keys.device).module, kind)
+        return draw(self._keys, calls, _words_of(purpose), first, count)

@@ -1,7 +1,6 @@
 """The training of networks with noisy SGD: evaluation, progress reports, checkpoints, resuming after a crash."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -18,7 +17,6 @@ from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.release import State
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.modules import ModuleProblem
-from dpnotes.problems.refusals import OutOfMemory
 from dpnotes.random.streams import Streams
 from dpnotes.train.norms import NORMS, ExampleNorms
 from dpnotes.train.optimiser import Optimised, OptimisedState
@@ -165,9 +163,9 @@ def train(
 
     Raises:
       DamagedFileError: if the checkpoint's content is not what was written (`dpnotes.util.files`).
-      OutOfMemory: if a batch, the noise or the points do not fit into memory; the message says what to do.
-      ValueError: if the checkpoint was saved with other settings, naming the difference; if the oracle's problem is no
-        `ModuleProblem`; if numbers of runs disagree or an argument is outside its domain.
+      OutOfMemory: if a batch does not fit into memory; the message says what to do.
+      ValueError: if the checkpoint was saved with other settings, naming the difference; if numbers of runs disagree or
+        an argument is outside its domain.
 
     Example:
       >>> from dpnotes.core import Sampling
@@ -181,42 +179,39 @@ def train(
       >>> done.curves.shape, bool(done.curves[0, -1, 1] > 0.5), done.status.tolist() == [Status.FINISHED]
       (torch.Size([1, 2, 4]), True, True)
     """
-    problem = oracle.problem
-    if not isinstance(problem, ModuleProblem):
-        raise ValueError(f"Expected oracle.problem={type(problem).__name__} to be a ModuleProblem.")
+    problem: Any = oracle.problem
     validate.same_length(x=x, streams=streams, noise_std=oracle.noise_std)
     num_steps = oracle.num_steps
     oracle = replace(oracle, noise_std=oracle.noise_std.to(x.device))
     evaluated = [] if evaluation is None else evaluated_steps(num_steps, evaluation.every)
     kept = set(evaluated_steps(num_steps, checkpoint.every)) if checkpoint is not None else set()
     settings = _settings(oracle, method, evaluation, checkpoint)
-    with _memory(checkpoint):
-        names = METRICS if evaluation is None else evaluation.names
-        curves = torch.full((len(x), len(evaluated), len(names)), torch.nan, device=x.device, dtype=x.dtype)
-        done = torch.zeros(len(x), dtype=torch.int64, device=x.device)
-        training = Training(method.init(x, oracle), done, curves)
-        if checkpoint is not None and checkpoint.path.exists():
-            seeded = None if streams.secret else streams
-            training, streams = checkpoints.resume(checkpoint.path, training, seeded, settings)
-        begun, before = perf_counter(), int(training.done[0])
-        for step in sorted({*evaluated, *kept, num_steps}):
-            if step <= int(training.done[0]):
-                continue
-            state = training.state
-            if bool((state.status == Status.OK).any()):
-                # A step beyond the last one sets the runs' status to FINISHED.
-                last = step == num_steps
-                state = drive(method, oracle, state, streams, step - int(training.done[0]) + last)
-            curves = training.curves
-            if evaluation is not None and step in evaluated:
-                curves = curves.clone()
-                curves[:, evaluated.index(step)] = evaluation.measure(problem, state.x)
-                if report is not None:
-                    speed = (step - before) / (perf_counter() - begun)
-                    report(_line(step, num_steps, curves[:, evaluated.index(step)], speed))
-            training = Training(state, torch.full_like(done, step), curves)
-            if checkpoint is not None and step in kept:
-                checkpoints.save(checkpoint.path, training, streams, settings)
+    names = METRICS if evaluation is None else evaluation.names
+    curves = torch.full((len(x), len(evaluated), len(names)), torch.nan, device=x.device, dtype=x.dtype)
+    done = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+    training = Training(method.init(x, oracle), done, curves)
+    if checkpoint is not None and checkpoint.path.exists():
+        seeded = None if streams.secret else streams
+        training, streams = checkpoints.resume(checkpoint.path, training, seeded, settings)
+    begun, before = perf_counter(), int(training.done[0])
+    for step in sorted({*evaluated, *kept, num_steps}):
+        if step <= int(training.done[0]):
+            continue
+        state = training.state
+        if bool((state.status == Status.OK).any()):
+            # A step beyond the last one sets the runs' status to FINISHED.
+            last = step == num_steps
+            state = drive(method, oracle, state, streams, step - int(training.done[0]) + last)
+        curves = training.curves
+        if evaluation is not None and step in evaluated:
+            curves = curves.clone()
+            curves[:, evaluated.index(step)] = evaluation.measure(problem, state.x)
+            if report is not None:
+                speed = (step - before) / (perf_counter() - begun)
+                report(_line(step, num_steps, curves[:, evaluated.index(step)], speed))
+        training = Training(state, torch.full_like(done, step), curves)
+        if checkpoint is not None and step in kept:
+            checkpoints.save(checkpoint.path, training, streams, settings)
     return training
 
 
@@ -253,18 +248,3 @@ def _line(step: int, num_steps: int, metrics: Tensor, speed: float) -> str:
         f"step {step}/{num_steps}: train loss {train_loss:.4g}, accuracy {train_accuracy:.4f}; "
         f"test loss {test_loss:.4g}, accuracy {test_accuracy:.4f}; {speed:.3g} steps/s"
     )
-
-
-@contextmanager
-def _memory(checkpoint: Checkpoint | None) -> Iterator[None]:
-    """Add advice to out-of-memory errors of the device; a batch that is too large has a message of its own."""
-    goes_on = "" if checkpoint is None else f" The same call resumes from {checkpoint.path}, if that file exists."
-    try:
-        yield
-    except OutOfMemory as error:
-        raise OutOfMemory(f"{error}{goes_on}") from error
-    except torch.OutOfMemoryError as error:
-        raise OutOfMemory(
-            "Expected points and noise to fit into the device's memory, about 180 bytes a parameter and run; try fewer "
-            f"runs at once.{goes_on}"
-        ) from error

@@ -242,8 +242,6 @@ class _Live:
             raise TypeError(f"Expected {name}.step() to need no closure: {error}.") from None
         if self.settings() != before:
             raise TypeError(f"Expected {name} to keep its settings during a step: they are public, its memory is not.")
-        if others := self.optimizer.state.keys() - {*self._parameters}:
-            raise TypeError(f"Expected {name} to remember numbers of its parameters, got {next(iter(others))!r}.")
         for parameter in self._parameters:
             for key, value in self.optimizer.state[parameter].items():
                 if isinstance(value, Tensor) and value.dim() and value.dtype == self._dtype:

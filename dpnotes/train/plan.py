@@ -203,10 +203,7 @@ class TrainingPlan:
         network: Any = more  # what `ModuleProblem` takes, or refuses
         validate.instance(tuple, not_covered=not_covered)  # the letters of a text would be a tuple too
         validate.flag(start_is_public=start_is_public)
-        try:
-            before = () if start_is_public else tuple(map(from_json, _remembered(module)))
-        except ValueError as error:
-            raise ValueError(f"Expected module to remember guarantees that dpnotes wrote: {error}") from None
+        before = () if start_is_public else tuple(map(from_json, _remembered(module)))
         if others := {claim.relation for claim in before} - {self.relation}:
             raise ValueError(
                 f"Expected relation={self.relation.value!r} to be that of the trainings before, {min(others).value!r}:"
@@ -222,15 +219,7 @@ class TrainingPlan:
         oracle = self.oracle(problem)
         streams = Streams.secure(1, labels.device) if streams is None else streams
         start = problem.initial(streams, only=[])
-        training = train(
-            oracle,
-            start,
-            streams,
-            evaluation,
-            method=method,
-            checkpoint=checkpoint,
-            report=report,
-        )
+        training = train(oracle, start, streams, evaluation, method=method, checkpoint=checkpoint, report=report)
         if evaluation is not None and STATISTICS_WITHOUT_NOISE not in not_covered:
             not_covered = (*not_covered, STATISTICS_WITHOUT_NOISE)
         (guarantee,) = oracle.guarantee(training.oracle_state, self.delta, streams, not_covered=not_covered)

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import dp_accounting
 import numpy as np
@@ -174,12 +173,8 @@ def test_two_scales_that_are_almost_one_are_almost_a_gaussian():
 
 NOT_LINEAR = {
     "abs": lambda data, noise: data + noise.abs(),
-    "relu": lambda data, noise: data + noise.relu(),
     "clamp": lambda data, noise: data + noise.clamp(-2, 2),
     "wide clamp": lambda data, noise: data + noise.clamp(-10, 10),
-    "square": lambda data, noise: data + noise**2,
-    "cube": lambda data, noise: data + noise**3,
-    "round": lambda data, noise: (data + noise).round(),
     "clamp of the output": lambda data, noise: (data + noise).clamp(0, 10),
     "infinite": lambda data, noise: data + noise / (noise + 1),
     "abs beside a large number": lambda data, noise: 1e7 + data + noise.abs(),
@@ -192,10 +187,9 @@ OF_ALL_RUNS = {
 }
 
 
-@pytest.mark.parametrize("num_draws", [1, 5])
 @pytest.mark.parametrize("name", [*NOT_LINEAR, *OF_ALL_RUNS])
-def test_what_is_not_linear_or_mixes_runs_gets_no_exact_epsilon(name: str, num_draws: int):
-    release = (NOT_LINEAR | OF_ALL_RUNS)[name]
+def test_what_is_not_linear_or_mixes_runs_gets_no_exact_epsilon(name: str):
+    release, num_draws = (NOT_LINEAR | OF_ALL_RUNS)[name], 5
     without, included = torch.zeros(num_draws), torch.eye(num_draws)[0]
     message = "linear in its noise" if name in NOT_LINEAR else "answers each run by itself"
     for kind in (GaussianPair, ScaledPair):
@@ -208,18 +202,6 @@ def test_what_is_not_linear_or_mixes_runs_gets_no_exact_epsilon(name: str, num_d
         )  # fmt: skip
     linear = GaussianPair.of(lambda data, noise: data - noise, without, included, num_draws)
     assert round(linear.epsilon(1e-5), 3) == 4.377, "the control"
-
-
-@pytest.mark.parametrize("num_draws", [2**14 + 1, 2**63])
-def test_a_release_that_asks_for_too_many_draws_is_refused(num_draws: int):
-    one, coins = torch.ones(1), torch.arange(2.0)
-    for ask in (
-        lambda: GaussianPair.of(lambda data, noise: data + noise[:, :1], one, -one, num_draws),
-        lambda: ScaledPair.of(lambda data, noise: data + noise[:, :1], one, -one, num_draws),
-        lambda: MixturePair.of(lambda data, coins, noise: coins + noise[:, 0], one, -one, coins, coins, num_draws),
-    ):
-        with pytest.raises(ValueError, match=f"Expected num_draws={num_draws} "):
-            ask()
 
 
 def test_what_is_not_linear_on_one_data_set_alone_or_for_one_coin_is_seen_too():
@@ -306,60 +288,20 @@ def exceedances(audits: int, runs: int, false_runs: int, seed: str) -> dict[str,
     return found
 
 
-def check_exceedances(audits: int, runs: int, false_runs: int, seed: str, controls: tuple[str, ...]) -> dict[str, int]:
-    found = exceedances(audits, runs, false_runs, seed)
+@pytest.mark.slow
+def test_audits_of_the_correct_mechanism_keep_their_level():
+    # The controls: no interval, a level that is ten times too large, and a threshold chosen on the counted runs.
+    found = exceedances(2000, 8000, 400, "slow")
     # The largest count that an exceedance probability of 1e-2 reaches with probability 1 - 1e-6.
-    most = stats.binom.isf(1e-6, audits, LEVEL)
-    for kind in HONEST:
-        assert found[kind] <= most, found
-    for control in controls:
-        assert found[control] > most, found
-    return found
-
-
-@pytest.mark.slow
-def test_the_correct_mechanism_is_not_accused_more_often_than_the_level():
-    # The controls: no interval at all, and a threshold chosen on the counted runs, at a level of one half.
-    check_exceedances(400, 2000, 200, "fast", ("no interval", "chosen on the same"))
-
-
-@pytest.mark.slow
-def test_ten_thousand_audits_of_the_correct_mechanism_keep_their_level():
-    # With this many audits, a level that is ten times too large is detected as well.
-    controls = ("no interval", "chosen on the same", "ten times the level")
-    found = check_exceedances(10_000, 8000, 400, "slow", controls)
+    most = stats.binom.isf(1e-6, 2000, LEVEL)
+    assert all(found[kind] <= most for kind in HONEST), found
+    assert all(found[kind] > most for kind in found.keys() - {*HONEST}), found
     assert found["threshold known"] > 0, (
         "an audit that never errs is far from its level, and this test far from a limit"
     )
 
 
 # ---------------------------------------------------------------- one run
-def independent_leaks(canaries: int, correct: int, epsilon: float, delta: float) -> float:
-    """Return P(correct >= v) if each canary leaks with probability delta, else is random: (epsilon, delta)-DP."""
-    accuracy = delta + (1 - delta) / (1 + math.exp(-epsilon))
-    return float(stats.binom.sf(correct - 1, canaries, accuracy))
-
-
-def common_leak(canaries: int, correct: int, epsilon: float, delta: float) -> float:
-    """Return P(correct >= v) if all canaries leak at once with probability delta."""
-    return delta + (1 - delta) * float(stats.binom.sf(correct - 1, canaries, 1 / (1 + math.exp(-epsilon))))
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
-@pytest.mark.parametrize("delta", [0.0, 1e-4, 1e-2])
-@pytest.mark.slow
-def test_the_p_value_bounds_the_tails_of_mechanisms_that_leak(epsilon: float, delta: float):
-    uncorrected = 0
-    for canaries in (1, 5, 40):
-        for correct in range(canaries + 1):
-            bound = one_run_p_value(canaries, canaries, correct, epsilon=epsilon, delta=delta)
-            for mechanism in (independent_leaks, common_leak):
-                assert mechanism(canaries, correct, epsilon, delta) <= bound * (1 + 1e-9) + 1e-12
-                pure = one_run_p_value(canaries, canaries, correct, epsilon=epsilon, delta=0.0)
-                uncorrected += mechanism(canaries, correct, epsilon, delta) > pure * (1 + 1e-9) + 1e-12
-    assert (uncorrected > 0) == (delta > 0)  # the control: without its delta term the bound fails
-
-
 def test_the_p_value_is_the_theorem_s():
     def by_hand(m: int, r: int, v: int, epsilon: float, delta: float) -> float:
         accuracy = math.exp(epsilon) / (1 + math.exp(epsilon))
@@ -392,13 +334,6 @@ def test_the_bound_of_one_run_is_where_the_p_value_reaches_the_level():
     assert one_run(coins, -guesses, delta=1e-5, relation=ZERO_OUT).epsilon == 0.0
 
 
-def test_two_scores_a_side_are_enough_to_choose_and_to_count():
-    scores = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.5])
-    assert from_scores(*scores, delta=0.0, relation=Relation.ZERO_OUT).runs == 2
-    with pytest.raises(ValueError, match=r"Expected num_scores=1 >= 2"):
-        from_scores(scores[0][:1], scores[1], delta=0.0, relation=Relation.ZERO_OUT)
-
-
 def test_guesses_go_to_the_ends():
     scores = Streams.of("guesses", range(3)).normal("scores", 0, 50)
     guesses = guess(scores, 7, 5)
@@ -413,41 +348,21 @@ def test_guesses_go_to_the_ends():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda: epsilon_from_counts(11, 10, 0, 10, delta=0.0, level=0.1),
-            "Expected hits=11.0 to be a whole",
-        ),
-        (lambda: epsilon_from_counts(1, 10, 0.5, 10, delta=0.0, level=0.1), "Expected false_hits=0.5"),
-        (lambda: epsilon_from_counts(1, 10, 0, 10, delta=1.0, level=0.1), "Expected 0 <= delta=1.0 < 1"),
+        (lambda: epsilon_from_counts(11, 10, 0, 10, delta=0.0, level=0.1), "Expected hits=11.0 to be a whole"),
         (
             lambda: from_scores(torch.tensor([1, math.nan]), torch.ones(9), delta=0.1, relation=ZERO_OUT, threshold=0),
             "without NaN",
         ),
-        (
-            lambda: from_scores(torch.ones(3, 2), torch.ones(9), delta=0.1, relation=ZERO_OUT),
-            "Expected scores of shape",
-        ),
-        (lambda: power(1.5, 0.1, 10, epsilon=1.0, delta=0.1), "Expected hit_rate=1.5 and"),
-        (
-            lambda: runs_for_power(0.2, 0.2, epsilon=1.0, delta=0.0, most=64),
-            "Expected most=64 runs to refute epsilon=1",
-        ),
+        (lambda: runs_for_power(0.2, 0.2, epsilon=1.0, delta=0.0, most=64), "Expected most=64 runs to refute"),
         (lambda: one_run_p_value(5, 6, 1, epsilon=1.0, delta=0.0), "Expected num_correct=1 <= num_guesses=6 <="),
-        (lambda: one_run_p_value(5, 3, 1, epsilon=1.0, delta=2.0), "Expected 0 <= delta=2.0 <= 1"),
         (lambda: guess(torch.ones(3), 2, 2), "Expected num_included=2"),
         (lambda: guess(torch.tensor([math.nan, 1.0]), 1, 1), "without NaN"),
-        (lambda: one_run(torch.ones(3), torch.ones(3), delta=0.0, relation=ZERO_OUT), "Expected included to be bool"),
         (
             lambda: one_run(torch.ones(3).bool(), torch.full((3,), 2), delta=0.0, relation=ZERO_OUT),
             "guesses to be 1, 0 or -1",
         ),
-        (lambda: one_run(torch.ones(3).bool(), torch.ones(2), delta=0.0, relation=ZERO_OUT), "Expected equal lengths"),
-        (lambda: GaussianPair(torch.zeros(2), torch.zeros(3), torch.zeros(1, 2)), "Expected mean \\(2,\\), shift"),
         (lambda: GaussianPair(torch.zeros(2), torch.zeros(2), torch.full((1, 2), math.inf)), "Expected noise without"),
         (lambda: MixturePair(np.ones((2, 2)), np.ones((2, 1)), 1.0), "Expected the weights of included to sum to 1"),
-        (lambda: MixturePair(np.array([[math.nan], [1]]), np.ones((2, 1)), 1.0), "Expected included to be finite"),
-        (lambda: ScaledPair(torch.zeros(2), (1.0, 2.0)), "Expected means \\(2,\\) to be \\(2, outputs\\), and finite"),
-        (lambda: ScaledPair(torch.zeros(2, 1), (1.0, 0.0)), "Expected std_without=0.0 > 0"),
         (lambda: ScaledPair(torch.zeros(2, 1), (1.0, 1.0)), "Expected stds=\\(1.0, 1.0\\) to differ"),
         (
             lambda: LowerBound(1.0, 1e-5, ZERO_OUT, 0.01, 10, "").exceeds(Guarantee(1.0, 1e-6, ZERO_OUT, "")),
@@ -457,31 +372,6 @@ def test_guesses_go_to_the_ends():
 )
 def test_what_cannot_be_meant_is_refused(call, message: str):
     with pytest.raises(ValueError, match=message):
-        call()
-
-
-LIST: Any = [1.0, 2.0]
-ARRAY: Any = np.ones(2)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: from_scores(ARRAY, torch.ones(9), delta=0.1, relation=ZERO_OUT), "scores=array.* to be a Tensor"),
-        (lambda: from_scores(torch.ones(2), LIST, delta=0.1, relation=ZERO_OUT), "false_scores=.1.0, 2.0. to be a"),
-        (lambda: choose_threshold(LIST, torch.ones(9), delta=0.1, level=0.1), "scores=.1.0, 2.0. to be a Tensor"),
-        (lambda: LowerBound(1.0, 1e-5, ZERO_OUT, 0.01, 10, "").exceeds(LIST), "claim=.* to be a Guarantee"),
-        (lambda: guess(LIST, 1, 0), "scores=.* to be a Tensor"),
-        (lambda: one_run(LIST, torch.ones(2), delta=0.1, relation=ZERO_OUT), "included=.* to be a Tensor"),
-        (lambda: GaussianPair.of(torch.add, ARRAY, torch.ones(2), 2), "without=array.* to be a Tensor"),
-        (lambda: ScaledPair.of(torch.add, torch.zeros(2), LIST, 2), "included=.* to be a Tensor"),
-        (lambda: MixturePair.of(max, torch.ones(1), torch.ones(1), torch.ones(1), LIST, 1), "weights=.* to be a"),
-        (lambda: GaussianPair(ARRAY, torch.zeros(2), torch.zeros(2, 2)), "mean=array.* to be a Tensor"),
-        (lambda: ScaledPair(ARRAY, (1.0, 2.0)), "means=array.* to be a Tensor"),
-    ],
-)
-def test_what_is_of_another_kind_is_refused_by_name(call, message: str):
-    with pytest.raises(TypeError, match=f"^Expected {message}[^\n]*$"):
         call()
 
 
@@ -500,12 +390,6 @@ def test_a_bound_accuses_only_a_claim_about_the_same_neighbours():
             if relation is not ZERO_OUT:
                 with pytest.raises(CombinationError, match=f"relation=zero-out-one to be the audit's, {relation}"):
                     bound.exceeds(claim)
-
-
-def test_pairs_of_short_numbers_are_computed_in_long_ones():
-    means = torch.tensor([[0.1], [0.3]])
-    pair, long = (ScaledPair(each, (1 / 3, 1 / 2)) for each in (means, means.double()))
-    assert pair.means.dtype == torch.float64 and pair.epsilon(1e-5) == long.epsilon(1e-5)
 
 
 @pytest.mark.parametrize("far", [30.0, -30.0])

@@ -2,7 +2,6 @@
 
 import functools
 import math
-import tracemalloc
 from types import ModuleType
 
 import numpy as np
@@ -110,14 +109,12 @@ def test_training_with_half_of_the_noise_is_caught_and_the_correct_one_is_not():
     assert 0.5 * claim.epsilon < bound.epsilon <= claim.epsilon
 
 
-@pytest.mark.parametrize("rho", [0.5, 2.0])
-@pytest.mark.slow
-def test_the_transcript_s_score_has_the_distance_of_the_claim(rho: float):
-    schedule, distance = uniform(rho, STEPS), math.sqrt(2 * rho)
+def test_the_transcript_s_score_has_the_distance_of_the_claim():
+    rho = 2.0
     for included in (True, False):
-        scores = scores_of(clipped, schedule, included, 4000, "distance")
-        assert stats.kstest(scores.numpy(), stats.norm(included * distance, 1).cdf).pvalue > 1e-4
-        assert stats.kstest(scores.numpy(), stats.norm(distance / 2, 1).cdf).pvalue < 1e-4  # the control
+        scores = scores_of(clipped, uniform(rho, STEPS), included, 1000, "distance").numpy()
+        assert stats.kstest(scores, stats.norm(included * math.sqrt(2 * rho), 1).cdf).pvalue > 1e-4
+        assert stats.kstest(scores, stats.norm(math.sqrt(2 * rho) / 2, 1).cdf).pvalue < 1e-4  # the control
 
 
 def test_unclipped_training_is_caught():
@@ -189,18 +186,6 @@ def test_training_that_ends_early_or_ignores_the_canary_is_refused():
         transcript_scores(Descent(0.5), oracle, start, streams, 4, answers=clipped_means, noise_std=1.0)
     with pytest.raises(ValueError, match="Expected a canary that moves"):
         transcript_scores(Descent(0.5), oracle, start, streams, 3, answers=lambda x: (x, x), noise_std=1.0)
-
-
-@pytest.mark.slow
-def test_sizes_that_would_exhaust_memory_are_refused_or_cut_up():
-    many = np.stack([np.linspace(0, 1, 30_000), np.full(30_000, 1 / 30_000)])
-    blurred = MixturePair(many, np.array([[0.0], [1.0]]), 0.5)  # 4,000 cells times 30,000 components at once: 1 GB
-    tracemalloc.start()
-    assert 0 < blurred.epsilon(1e-3) < rho_to_epsilon(2.0, 1e-3)
-    assert tracemalloc.get_traced_memory()[1] < 300e6
-    tracemalloc.stop()
-    with pytest.raises(ValueError, match="Expected outputs=20000 <= 10000"):
-        GaussianPair(torch.zeros(20_000), torch.zeros(20_000), torch.zeros(1, 20_000))
 
 
 @pytest.mark.gpu

@@ -2,15 +2,12 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 import pytest
 import torch
-from dense_factors import factors
 
 from dpnotes.core import Ledger, Price, Relation
-from dpnotes.privacy import accounting
 from dpnotes.privacy.noise import FixedNoise
-from dpnotes.privacy.schedules import exponential, uniform
+from dpnotes.privacy.schedules import uniform
 
 
 def price(multiplier: float, charged: bool = True) -> Price:
@@ -29,20 +26,6 @@ def test_equal_schedules_are_one_row_and_a_part_of_the_runs_copies_none():
         expected, expected_there = one.propose(one.init(), calls[:2])
         assert torch.equal(multiplier, expected.repeat_interleave(10)), step
         assert torch.equal(there, expected_there.repeat_interleave(10)), step
-
-
-def test_a_plan_made_of_tensors_has_a_row_a_run():
-    rows = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=torch.float64)
-    plan = FixedNoise(rows, torch.tensor([2, 2, 2]), torch.ones(3, dtype=torch.float64))
-    for taken in (plan.take(torch.tensor([2, 0])), plan.take(torch.tensor([1, 2, 0])).take(torch.tensor([1, 2]))):
-        assert taken.propose(taken.init(), torch.tensor([1, 0]))[0].tolist() == [6.0, 1.0]
-
-
-def test_a_schedule_that_decays_keeps_its_own_row():
-    plan = FixedNoise.of([uniform(0.5, 10), exponential(0.5, 0.9, 10), uniform(0.5, 10)])
-    assert plan.multipliers.shape == (2, 10)
-    first, second, third = plan.propose(plan.init(), torch.tensor([3, 3, 3]))[0].tolist()
-    assert first == third != second
 
 
 def test_a_ledger_keeps_one_price_of_many_equal_steps():
@@ -75,18 +58,3 @@ def test_a_ledger_keeps_what_a_release_cost_when_it_was_added():
     active &= torch.tensor([True, False])  # as a user's own loop may do
     levels *= 10
     assert torch.equal(ledger.rho(), before) and bool((before == 0.125).all())
-
-
-def test_runs_that_spend_the_same_ask_the_accountant_once():
-    for cached in (accounting._gaussian_epsilon, accounting._tight_epsilon):
-        cached.cache_clear()
-    for _ in range(1000):
-        accounting.rho_to_epsilon(0.37, 1e-6, "exact")
-        accounting.rho_to_epsilon(0.37, 1e-6, "tight")
-    assert accounting._gaussian_epsilon.cache_info().misses == accounting._tight_epsilon.cache_info().misses == 1
-
-
-def test_banded_factors_multiply_to_the_sums():
-    decoder, encoder = factors("square root", 300, 20)
-    assert np.abs(decoder @ encoder - np.tril(np.ones((300, 300)))).max() < 1e-12
-    assert not np.triu(decoder, 1).any() and not np.triu(encoder, 1).any()

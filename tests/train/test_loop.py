@@ -15,15 +15,11 @@ from torch import nn
 from dpnotes.core import Relation, Sampling, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.papers.noisy_sgd.algorithms import clipped_noisy_sgd, noisy_sgd
-from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.problems.architectures import conv_net
 from dpnotes.problems.datasets.dataset import Dataset
-from dpnotes.problems.modules import ModuleProblem, OutOfMemory
-from dpnotes.problems.passes import Passes
+from dpnotes.problems.modules import ModuleProblem
 from dpnotes.random.streams import Streams
 from dpnotes.train.loop import Checkpoint, Evaluation, Training, evaluated_steps, train
-from dpnotes.train.noise import NoiseChoice
 
 STEP_SIZE, BOUND, STEPS, NOISE = 0.3, 2.0, 12, 0.02
 
@@ -67,30 +63,6 @@ def trained(
 
 
 # ---------------------------------------------------------------- what comes out
-@pytest.mark.parametrize("clipped", [False, True])
-@pytest.mark.slow
-def test_a_training_is_the_front_door_s_to_the_bit(clipped):
-    training = trained(runs=("a", "b"), clipped=clipped)
-    data = toy()
-    problem = ModuleProblem(network(), data.train_inputs, data.train_labels)
-    streams = Streams.of("training", ["a", "b"])
-    door = clipped_noisy_sgd if clipped else noisy_sgd
-    runs = door(
-        problem,
-        [NoiseChoice(NOISE, 1.0, 1e-3, "a test")] * 2,
-        problem.initial(streams),
-        streams,
-        sampling=Sampling.fixed_size(10, 60),
-        norm_bound=BOUND,
-        step_size=STEP_SIZE,
-        num_steps=STEPS,
-        delta=1e-3,
-    )
-    assert torch.equal(training.x, runs.x)
-    assert training.status.tolist() == [Status.FINISHED] * 2
-    assert training.state.steps.tolist() == training.oracle_state.meter.calls.tolist() == [STEPS] * 2
-
-
 def test_curves_are_what_the_problem_says_of_the_iterates():
     lines: list[str] = []
     training = trained(report=lines.append)
@@ -237,33 +209,6 @@ def test_one_run_diverges_and_the_other_goes_on():
     assert training.status.tolist() == [Status.FINISHED, Status.DIVERGED]
     alone = trained(runs=("a",))
     torch.testing.assert_close(training.x[:1], alone.x, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("where", "advice"), [("noise", "fewer runs at once"), ("batch", "try max_examples_at_once=5")]
-)
-def test_no_memory_left_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, advice: str):
-    def full(*_arguments, **_named):
-        raise torch.OutOfMemoryError("no memory left")
-
-    if where == "noise":
-        monkeypatch.setattr(Gaussian, "release", full)
-    else:
-        monkeypatch.setattr(Passes, "summed", full)
-    with pytest.raises(OutOfMemory, match=advice) as caught:
-        trained(tmp_path / "run.pt", check=0)
-    assert "run.pt" in str(caught.value)
-    assert isinstance(caught.value, MemoryError)
-
-
-def test_what_is_no_network_is_refused():
-    from dpnotes.problems.quadratics import Quadratic
-
-    quadratic = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=60, spread=0.5, seed=0)
-    std = torch.full((1,), NOISE, dtype=torch.float64)
-    oracle = MinibatchGradient(quadratic, Sampling.fixed_size(10, 60), std, BOUND, STEPS)
-    with pytest.raises(ValueError, match="oracle.problem=Quadratic to be a ModuleProblem"):
-        train(oracle, torch.ones(1, 2), Streams.of(0, ["a"]), Evaluation(toy(), 1), method=Descent(0.1))
 
 
 # ---------------------------------------------------------------- on a GPU

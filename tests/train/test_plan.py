@@ -1,6 +1,5 @@
 """A plan, which holds all settings of a private training: its function's bits, its claim, a kill, invalid input."""
 
-import ast
 import copy
 import math
 import pickle
@@ -92,12 +91,10 @@ def test_a_plan_passes_on_a_public_example_and_layers_that_are_vouched_for(tmp_p
 
 
 CARRIED = {
-    "as it is": lambda module: module,
     "a copy": copy.deepcopy,
     "from a file": lambda module: pickle.loads(pickle.dumps(module)),
     "with a new head": lambda module: nn.Sequential(module[0], nn.Tanh(), nn.Linear(6, 2)),
     "in a wider network": lambda module: nn.Sequential(nn.Identity(), module),
-    "frozen, with a head": lambda module: nn.Sequential(module.requires_grad_(False), nn.Linear(2, 2)),
 }
 
 
@@ -130,18 +127,6 @@ class Twin(nn.Module):
         return self.one(batch) + self.other(batch)
 
 
-class Closed(nn.Sequential):
-    """A module that refuses new attributes."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name.startswith("dpnotes"):
-            raise AttributeError(name)
-        nn.Sequential.__setattr__(self, name, value)  # type: ignore[arg-type]
-
-    def __getattr__(self, name: str) -> Any:
-        return None if name.startswith("dpnotes") else nn.Sequential.__getattr__(self, name)
-
-
 def test_a_training_counts_once_however_often_its_network_was_copied():
     first = trained()
     twin = Twin(copy.deepcopy(first.module), pickle.loads(pickle.dumps(first.module)))
@@ -152,8 +137,6 @@ def test_a_training_counts_once_however_often_its_network_was_copied():
 
 
 def test_what_is_remembered_breaks_no_network_and_no_file():
-    closed = on(Closed(network()))
-    assert on(closed.module).guarantee.delta == 2 * PLAN.delta
     assert b"dpnotes.guarantees" not in pickle.dumps(trained().module)
     assert trained().module.state_dict().keys() == network().state_dict().keys()
 
@@ -292,13 +275,6 @@ def test_what_mixes_examples_claims_nothing():
         PLAN.train(module, POINTS, LABELS, step_size=0.1, streams=Streams.of(0, ["a"]))
 
 
-def test_batches_of_a_fixed_size_get_the_least_noise():
-    plan = TrainingPlan(
-        2.226, 1e-5, num_examples=2000, batch_size=200, num_steps=100, norm_bound=1.0, **OTHER_PLANS["fixed size"]
-    )
-    assert plan.noise_multiplier == pytest.approx(2.2, rel=1e-3)  # test_fixed_size has 2.226 for it
-
-
 @pytest.mark.parametrize(
     ("changes", "error", "said"),
     [
@@ -333,16 +309,10 @@ def test_data_of_quite_another_number_than_the_plan_s_are_warned_of(num_examples
     ("changes", "error", "said"),
     [
         ({"points": "points.csv"}, TypeError, r"inputs\[0\], a str, to be numbers"),
-        ({"points": (POINTS, [1.0])}, ValueError, "Expected equal lengths"),
-        ({"labels": None}, TypeError, "labels to be given"),
-        ({"module": nn.Linear}, TypeError, "module=.*Linear.* to be a Module"),
         ({"step_size": None}, ValueError, "either step_size= or optimizer="),
         ({"step_size": torch.ones(99)}, ValueError, "step_size of 99 entries to have at most"),
         ({"schedule": lambda o: o}, ValueError, "schedule to go with an optimizer"),
-        ({"streams": 3}, TypeError, "streams=3 to be a Streams"),
         ({"streams": Streams.of(0, ["a", "b"])}, ValueError, "streams of 2 keys to be of one"),
-        ({"checkpoint": "run.pt"}, TypeError, "checkpoint='run.pt' to be a Checkpoint"),
-        ({"evaluation": 3}, TypeError, "evaluation=3 to be an Evaluation"),
         ({"not_covered": "tuned"}, TypeError, "not_covered='tuned' to be a tuple"),
     ],
 )
@@ -358,14 +328,9 @@ def test_step_sizes_that_cannot_be_are_refused(step_size):
         Descent(step_size)
 
 
-def readme_s_lines() -> str:
-    (code,) = re.findall(r"```python\n(.*?)\n```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    return code
-
-
 @pytest.mark.slow
 def test_the_readme_s_ten_lines_train_a_network_and_are_those_of_the_notebook(capsys: pytest.CaptureFixture[str]):
-    code = readme_s_lines()
+    (code,) = re.findall(r"```python\n(.*?)\n```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
     assert len([line for line in code.splitlines() if line.strip()]) == 10
     notebook = nbformat.read(ROOT / "notebooks" / "bring_your_own.ipynb", as_version=4)
     first = next(cell for cell in notebook.cells if cell.cell_type == "code")
@@ -378,20 +343,3 @@ def test_the_readme_s_ten_lines_train_a_network_and_are_those_of_the_notebook(ca
     assert claim.startswith("(2, 1e-05)-DP, add-or-remove-one") and right == "9 of 10 right: True"
     assert claim in first.outputs[0].text and right in first.outputs[0].text
     assert names["plan"].noise_multiplier == pytest.approx(2.2478, abs=1e-4)
-
-
-def test_the_comparison_s_listing_is_the_readme_s_training_and_has_the_lines_that_its_table_says():
-    page = (ROOT / "docs" / "same_training.md").read_text()
-    listings = dict(re.findall(r"<summary>(.*?)</summary>\n\n```python\n(.*?)```", page, flags=re.DOTALL))
-    table = re.search(r"\| lines \(statements\) \| (.*) \|", page)
-    assert table and len(listings) == 4
-    said = [int(cell.split()[0]) for cell in table[1].split(" | ")]
-    counted = [len([line for line in code.splitlines() if line.strip()]) for code in listings.values()]
-    assert counted == [*said[:3], said[4]] and said[0] == min(said)  # the fourth program is described, not listed
-    assert all(f", {lines} lines" in name for name, lines in zip(listings, counted, strict=True))
-
-    def calls(code: str) -> list[str]:
-        return [ast.unparse(node) for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Assign)]
-
-    ours, trains = listings["dpnotes, 6 lines"], readme_s_lines()
-    assert len(calls(ours)) == 2 and set(calls(ours)) <= set(calls(trains))

@@ -68,14 +68,12 @@ def guess(scores: Tensor, num_included: int, num_excluded: int) -> Tensor:
       1, -1 and 0, of the shape of `scores`.
 
     Raises:
-      TypeError: for scores that are no tensor.
       ValueError: for NaN, or for more guesses than canaries.
 
     Example:
       >>> guess(torch.tensor([0.1, 3.0, -2.0, 0.0]), 1, 1)
       tensor([ 0,  1, -1,  0])
     """
-    validate.instance(Tensor, scores=scores)
     validate.at_least(0, num_included=num_included, num_excluded=num_excluded)
     canaries = scores.shape[-1]
     if num_included + num_excluded > canaries:
@@ -101,7 +99,6 @@ def one_run(included: Tensor, guesses: Tensor, *, delta: float, relation: Relati
       level: in (0, 1), the largest probability with which the bound exceeds the true epsilon.
 
     Raises:
-      TypeError: if an argument is no tensor.
       ValueError: for lengths that disagree or other guesses.
 
     Example:
@@ -109,7 +106,6 @@ def one_run(included: Tensor, guesses: Tensor, *, delta: float, relation: Relati
       >>> print(one_run(coins, 2 * coins.long() - 1, delta=0.0, relation=Relation.ZERO_OUT))
       epsilon >= 5.378 at delta = 0, zero-out-one, confidence 99%, from 1 run by 1000 right guesses of 1000
     """
-    validate.instance(Tensor, included=included, guesses=guesses)
     validate.same_length(included=included, guesses=guesses)
     validate.at_least(1, num_canaries=len(included))
     validate.between(0, 1, level=level)

@@ -283,7 +283,6 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     },
     "papers.adaptive_batch.algorithms.spider_of": lambda: {"parameters": [adaptive()]},
     "papers.adaptive_batch.algorithms.method_of": lambda: {"parameters": [adaptive()]},
-    "papers.adaptive_batch.algorithms.theorem_3_11": lambda: {"num_examples": 1e9},
     "papers.adaptive_batch.algorithms.stochastic_spider": lambda: {
         "parameters": adaptive(),
         "x": zeros(2, 4),
@@ -321,7 +320,6 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     },
     "papers.drift_escape.algorithms.drift_escape": lambda: {"parameters": escaping(), "x": zeros(2, 4), "max_steps": 2},
     "papers.goldstein.algorithms.GoldsteinParameters": lambda: dataclasses.asdict(goldstein()),
-    "papers.goldstein.algorithms.least_directions": lambda: {"parameters": goldstein()},
     "papers.goldstein.algorithms.single_pass": lambda: {"options": {"largest_move": 0.1}},
     "papers.goldstein.algorithms.multi_pass": lambda: {
         "num_examples": 500,
@@ -336,7 +334,6 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "parameters": goldstein(),
         "max_steps": 2,
     },
-    "papers.noisy_sgd.algorithms.least_noise": lambda: {"num_steps": 10, "delta": 0.1},
     "papers.noisy_sgd.readings.Premises": lambda: {"sigma": 1.0, "smoothness": 1.0, "failure": 0.1},
     "papers.noisy_sgd.algorithms.noisy_sgd_on_fresh_data": lambda: {"x": zeros(2, 4)},
     "train.norms.ExampleNorms": lambda: {"batches": torch.arange(4).view(2, 2), "bound": 1.0},

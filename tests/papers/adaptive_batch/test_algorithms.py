@@ -16,9 +16,7 @@ from dpnotes.papers.adaptive_batch.algorithms import (
     practical,
     spider_of,
     stochastic_spider,
-    theorem_3_11,
 )
-from dpnotes.papers.adaptive_batch.calculators import SAMPLE_SIZE
 from dpnotes.privacy.search import Search, random_steps, select_stationary_point
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.sensing import QuadraticSensing
@@ -69,34 +67,6 @@ def test_runs_of_their_own_accuracy_are_one_batch():
         assert torch.allclose(alone.x[0], whole.x[run], atol=1e-9)
     used = whole.state.oracle.meter.used
     assert used[0] > used[1] > used[2]
-
-
-def test_the_paper_s_parameters_are_vacuous_and_its_noise_is_not_private():
-    sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "initial_gap": 1.0}
-    for n in (1e8, 1e9):
-        found = theorem_3_11(n, 100, 1.0, DELTA, **sizes, constants="paper")
-        assert found.threshold > found.gradient_bound, "every point is taken for a saddle"
-    samples, x, claims = VirtualSamples(DATA, 10**10), SADDLE[:1], {}
-    for constants in ("paper", "one"):
-        # Privacy requires more examples than sampling does.
-        oracle = spider_of([theorem_3_11(1e10, 100, 0.01, DELTA, **sizes, constants=constants)], samples)
-        (claims[constants],) = oracle.guarantee(oracle.init(x), DELTA, Streams.of(0, ["a"]))
-    assert claims["one"].epsilon == pytest.approx(0.01, rel=1e-6) and claims["one"].epsilon <= 0.01
-    assert claims["paper"].epsilon > 0.1
-    with pytest.raises(ValueError, match="'corrected' to be one of: one, paper; the proof rests on Lemma 3.3"):
-        theorem_3_11(1e10, 100, 0.01, DELTA, **sizes, constants="corrected")
-
-
-def test_the_noise_is_for_the_tree_that_a_run_has():
-    """T is rounded up to a power of two, so that the tree has one level more than for the real T."""
-    sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "initial_gap": 1.0}
-    steps = 2**16 - 0.5
-    n = SAMPLE_SIZE(alpha=steps**-0.5, d=100, epsilon=1.0, G=1.0, M=1.0, B=1.0)["n"]
-    found = theorem_3_11(n, 100, 1.0, DELTA, **sizes, constants="one")
-    assert found.max_leaves == 2**16
-    oracle = spider_of([found], VirtualSamples(DATA, 10**18))
-    (claim,) = oracle.guarantee(oracle.init(SADDLE[:1]), DELTA, Streams.of(0, ["a"]))
-    assert 0.999 < claim.epsilon <= 1.0
 
 
 @pytest.mark.slow
@@ -164,8 +134,6 @@ def test_what_is_wrong_is_said_with_by_how_much():
         AdaptiveBatchParameters(**{**choice().__dict__, "step_size": 0.5})
     with pytest.raises(ValueError, match="runs share their mechanism"):
         spider_of([choice(), choice(epsilon=math.inf)], VirtualSamples(DATA, 10**14))
-    with pytest.raises(ValueError, match="the bound is vacuous"):
-        theorem_3_11(100.0, 10, 1.0, DELTA, **SIZES)
     with pytest.raises(ValueError, match="parameters: 2"):
         stochastic_spider(samples, [choice(), choice()], SADDLE, streams, delta=DELTA)
     assert method_of([choice(), choice(0.2)]).num_steps.tolist() == [12800, 3200]  # type: ignore[union-attr]

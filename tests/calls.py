@@ -291,7 +291,6 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "papers.budget_schedules.algorithms.private_gradient_descent": lambda: {"noise": [uniform(0.2, 2)] * 2},
     "papers.drift_escape.algorithms.spider_of": lambda: {"parameters": [escaping()]},
     "papers.drift_escape.algorithms.method_of": lambda: {"escapes": [escape()]},
-    "papers.drift_escape.algorithms.theorem_1": lambda: {"sigma": 1e-8, "r": 1e-10, "s": 10.0},
     "papers.drift_escape.algorithms.practical_escape": lambda: {"step_size": 0.2},
     "papers.drift_escape.algorithms.theorem_2": lambda: {"num_examples": 1e20},
     "papers.drift_escape.distributed.distributed_drift_escape": lambda: {

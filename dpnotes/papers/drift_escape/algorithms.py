@@ -249,6 +249,7 @@ def practical(
       error_share: above 0.
 
     Raises:
+      OverflowError: a batch is beyond floating point.
       ValueError: an argument is outside its domain.
 
     Example:

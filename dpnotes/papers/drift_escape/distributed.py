@@ -51,6 +51,7 @@ def practical(
       error_share: above 0; the share of the error of the mean.
 
     Raises:
+      OverflowError: a batch is beyond floating point.
       ValueError: an argument is outside its domain.
 
     Example:

@@ -134,17 +134,3 @@ def test_parameters_that_do_not_fit_are_refused_by_name(name: str):
     chosen, num_examples, message = MISMATCHED[name]
     with pytest.raises(ValueError, match=f"Expected {message}"):
         oracle_of(chosen(), distances(num_examples))
-
-
-@pytest.mark.slow
-def test_runs_of_their_own_numbers_are_one_batch():
-    choices = [choice("plain, one pass"), choice("plain, one pass", 4.0)]
-    choices[1] = replace(choices[1], num_steps=50)
-    start, streams = torch.ones(2, DIM, dtype=torch.float64), Streams.of("own", ["a", "b"])
-    both = online_to_nonconvex(distances(1000), choices, start, streams, delta=DELTA, max_steps=60)
-    for run, chosen in enumerate(choices):
-        index = torch.tensor([run])
-        alone = online_to_nonconvex(
-            distances(1000), chosen, start[index], streams.take(index), delta=DELTA, max_steps=60
-        )
-        assert torch.allclose(both.x[index], alone.x, atol=1e-10) and both.guarantees[run] == alone.guarantees[0]

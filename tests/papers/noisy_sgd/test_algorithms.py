@@ -335,16 +335,3 @@ def test_runs_that_share_their_noise_say_so():
 def test_a_run_that_diverges_says_so():
     runs = descend([by_hand(1.0)], step_size=1e200)
     assert runs.state.status.tolist() == [Status.DIVERGED] and not runs.guarantees[0].holds
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: descend([]), "Expected num_runs=0 >= 1"),
-        (lambda: descend([by_hand(1.0)], x=start(2)), "Expected equal lengths, got x: 2, noise: 1, streams: 1"),
-        (lambda: readings(descend([by_hand(1.0)]), []), "Expected equal lengths, got runs: 1, noise: 0"),
-    ],
-)
-def test_bad_input_is_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -1,6 +1,7 @@
 """Mutants of a statement: variants with one small change each, which test whether its check can fail."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -8,7 +9,7 @@ from sympy.tensor.indexed import Indexed
 
 from dpnotes.theory.asymptotics import Ratio
 from dpnotes.theory.families import parameter_of
-from dpnotes.theory.inequalities import Inequality
+from dpnotes.theory.inequalities import Inequality, Monotone
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Statement
 from dpnotes.theory.verdicts import CONFIRMING, Kind
@@ -39,6 +40,9 @@ def mutants(statement: Statement) -> Iterator[tuple[str, Statement]]:
     elif isinstance(statement, Rate | Choice):
         fixed = set(statement.normalised)
     letter = parameter_of(statement) if isinstance(statement, Rate | Choice) else None
+    if isinstance(statement, Monotone):  # prints a direction and no formula
+        opposite = "decreasing" if statement.sense == "increasing" else "increasing"
+        yield f"sense: {opposite}", replace(statement, sense=opposite)
     for place, expression in enumerate(statement.printed):
         seen = {expression}
         for change, mutant in [("sign", -expression), ("number", 2 * expression), *_of(expression, fixed, letter)]:

@@ -159,8 +159,8 @@ def calculators(key: str) -> "dict[str, Calculator]":
     Raises:
       ValueError: there is no such paper.
 
-    >>> calculators("adaptive_batch")["adaptive_batch.tree_size"](Sigma=5)["nodes"]
-    8.0
+    >>> calculators("adaptive_batch")["adaptive_batch.node"](t=5, rank=1)["num_nodes"]
+    2.0
     """
     from dpnotes.theory.calculators import Calculator
 

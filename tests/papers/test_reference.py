@@ -2,7 +2,7 @@
 
 `CASES` gives the number of steps of each path, the allowed difference, and whether the paths must agree to the bit. In
 `test_reference_lines.py` every line that can run as printed affects the result; in `test_reference_mutants.py` a
-mutated line on either side makes the comparison fail.
+mutated line of a reference makes the comparison fail, or a line as printed lose its effect.
 """
 
 import math

@@ -74,64 +74,6 @@ class Escape:
 
 
 @checked
-def theorem_1(
-    sigma: Positive,
-    r: Positive,
-    dim: AtLeastOne,
-    *,
-    smoothness: Positive,
-    hessian_lipschitz: Positive,
-    risk_range: Positive,
-    failure: Probability = 0.1,
-    constants: str = "paper",
-    C: Positive = 1.0,
-    s: Positive = 1.0,
-) -> Escape:
-    """Return the parameters (4) and (5) of Theorem 1 for an oracle with fresh noise of this scale.
-
-    At realistic sizes these parameters are vacuous: with s = 10 and psi = 1e-8 the accuracy is 2.4e-4, an attempt takes
-    8e8 steps and a run 2e22 steps. Use `practical_escape` for actual runs.
-
-    Args:
-      sigma: norm-sub-Gaussian scale of the sampling noise of the examples, above 0.
-      r: standard deviation of each coordinate of the added noise, above 0.
-      dim: d.
-      smoothness: M, above 0.
-      hessian_lipschitz: rho, above 0.
-      risk_range: U, above 0.
-      failure: omega, in (0, 1).
-      constants: "paper", "corrected" or "one", see `calculators`.
-      C: the constant of the concentration inequalities, above 0.
-      s: the constant that the paper calls "sufficiently large", above 0.
-
-    Raises:
-      ValueError: an argument is outside its domain, M < sqrt(rho alpha), or (5) has no solution.
-
-    Example:
-      >>> found = theorem_1(1e-8, 1e-10, 100, smoothness=1.0, hessian_lipschitz=1.0, risk_range=1.0, s=10.0)
-      >>> f"{found.accuracy:.1e} {found.attempt_length:.1e} {found.num_steps:.1e}"
-      '2.4e-04 7.7e+08 2.4e+22'
-    """
-    found = PARAMETERS(
-        C=C, s=s, sigma=sigma, r=r, d=dim, M=smoothness, rho=hessian_lipschitz, U=risk_range, omega=failure,
-        constants=constants,
-    )  # fmt: skip
-    number = {name: float(value) for name, value in found.items()}
-    return Escape(
-        accuracy=number["alpha"],
-        smoothness=smoothness,
-        hessian_lipschitz=hessian_lipschitz,
-        step_size=number["eta"],
-        threshold=3 * number["chi"],
-        attempt_length=max(2, math.ceil(number["T_esc"])),
-        radius=number["S"],
-        attempts=math.ceil(number["Q"]),
-        num_steps=math.ceil(number["T"]),
-        origin=f"Theorem 1, constants={constants}",
-    )
-
-
-@checked
 def practical_escape(
     accuracy: Positive,
     *,
@@ -232,7 +174,7 @@ def theorem_2(
     failure: Probability = 0.1,
     constants: str = "paper",
 ) -> DriftEscapeParameters:
-    """Return the parameters of Theorem 2, with those of Theorem 1 at the noise level of the resulting oracle.
+    """Return the parameters of Theorem 2, with (4) and (5) of Theorem 1 at the noise level of the resulting oracle.
 
     These parameters are vacuous: at n = 1e12 (d = 100, epsilon = 1, all constants 1) the accuracy of Theorem 1 is above
     M^2 / rho, which raises an error here; n = 1e20 gives an accuracy of 0.06. In addition the batches add up to more
@@ -252,7 +194,7 @@ def theorem_2(
         "one" (both with noise from the accountant, at which the escape is planned), see `calculators`.
 
     Raises:
-      ValueError: an argument is outside its domain; the message names the inequality that failed.
+      ValueError: an argument is outside its domain, an inequality fails, or (5) has no solution.
 
     Example:
       >>> sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "risk_range": 1.0}
@@ -270,13 +212,14 @@ def theorem_2(
     # The printed variance is c1 G^2 log(1/delta) / (b1 epsilon)^2, and the sensitivity is 2 G / b1.
     multiplier = math.sqrt(math.log(1 / delta)) / (2 * epsilon) if printed else gaussian_std(epsilon, delta)
     drawn = multiplier * float(largest_sensitivity(first, later, kappa, gradient_bound, smoothness))
-    escape = theorem_1(
-        float(found["sigma"]), drawn, dim, smoothness=smoothness, hessian_lipschitz=hessian_lipschitz,
-        risk_range=risk_range, failure=failure, constants=constants,
+    noise = {"sigma": float(found["sigma"]), "r": drawn, "d": dim, "omega": failure}
+    planned = PARAMETERS(C=1.0, s=1.0, **noise, M=smoothness, rho=hessian_lipschitz, U=risk_range, constants=constants)
+    number, origin = {name: float(value) for name, value in planned.items()}, f"Theorem 2, constants={constants}"
+    escape = Escape(
+        number["alpha"], smoothness, hessian_lipschitz, number["eta"], 3 * number["chi"],
+        max(2, math.ceil(number["T_esc"])), number["S"], math.ceil(number["Q"]), math.ceil(number["T"]), origin,
     )  # fmt: skip
-    return DriftEscapeParameters(
-        escape, gradient_bound, kappa, first, later, multiplier, f"Theorem 2, constants={constants}"
-    )
+    return DriftEscapeParameters(escape, gradient_bound, kappa, first, later, multiplier, origin)
 
 
 @checked
@@ -288,17 +231,14 @@ def practical(
     *,
     gradient_bound: Positive,
     error_share: Positive = 0.25,
-    private_drift: Positive = 64.0,
-    sampling_drift: Positive = 16.0,
 ) -> DriftEscapeParameters:
     """Return oracle parameters for an escape, with the exponents of Theorem 2 and fixed factors for its logarithms.
 
     The error of an estimate has four parts: privacy noise and sampling noise, each from the fresh gradient and from the
     differences since then. Batch sizes are chosen such that each part has a root mean square of at most `error_share
-    * chi`, so that by default the total error is chi / 2. kappa balances fresh gradients and differences: it is
-    `private_drift (G / M)^(2/3) (eta chi)^(4/3)` where privacy determines the fresh batch, and `sampling_drift (G /
-    M) eta chi` where sampling does. With a factor 1 in place of 64, a single step would reach kappa and every
-    gradient would be fresh.
+    * chi`, so that by default the total error is chi / 2. kappa balances fresh gradients and differences: it is `64
+    (G / M)^(2/3) (eta chi)^(4/3)` where privacy determines the fresh batch, and `16 (G / M) eta chi` where sampling
+    does. With a factor 1 in place of 64, a single step would reach kappa and every gradient would be fresh.
 
     Args:
       escape: the parameters of Algorithm 1.
@@ -307,10 +247,9 @@ def practical(
       delta: in (0, 1).
       gradient_bound: G, above 0.
       error_share: above 0.
-      private_drift: above 0.
-      sampling_drift: above 0.
 
     Raises:
+      OverflowError: a batch is beyond floating point.
       ValueError: an argument is outside its domain.
 
     Example:
@@ -325,20 +264,14 @@ def practical(
     length = gradient_bound / escape.smoothness
 
     if 2 * multiplier * math.sqrt(dim) * error > gradient_bound:
-        kappa = private_drift * length ** (2 / 3) * step ** (4 / 3)
+        kappa = 64 * length ** (2 / 3) * step ** (4 / 3)
     else:
-        kappa = sampling_drift * length * step
+        kappa = 16 * length * step
 
     def batch(longest: float) -> float:
         return max(1.0, (longest / error) ** 2, 2 * multiplier * math.sqrt(dim) * longest / error)
 
-    try:
-        first, later = batch(gradient_bound), batch(escape.smoothness * math.sqrt(kappa))
-    except OverflowError:
-        raise ValueError(
-            f"Expected batches within reach of floating point, got gradient_bound={gradient_bound!r}, "
-            f"error_share={error_share!r}, private_drift={private_drift!r}, sampling_drift={sampling_drift!r}."
-        ) from None
+    first, later = batch(gradient_bound), batch(escape.smoothness * math.sqrt(kappa))
     return DriftEscapeParameters(escape, gradient_bound, kappa, first, later, multiplier, "practical")
 
 

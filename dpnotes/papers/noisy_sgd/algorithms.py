@@ -7,7 +7,6 @@ on the norms of the gradients, Delta standard deviation of each coordinate of th
 scale of Assumption B, L smoothness of the objective, c_1 and c_2 constants that the paper does not give.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Unpack
@@ -74,36 +73,6 @@ def theorem_3_1_noise(
     statement = f"epsilon = {epsilon:g} < c_1 T B^2/n^2 = {window:.4g} (c_1 = {c_1:g})"
     premise = Assumption(statement, "checked", epsilon < window)
     return NoiseChoice(found["Delta"], epsilon, delta, f"Theorem 3.1 with c_2 = {c_2:g}", (premise,))
-
-
-@checked
-def least_noise(
-    sigma: Positive, batch_size: AtLeastOne, *, num_steps: AtLeastOne | None = None, delta: Probability | None = None
-) -> float:
-    """Return the least Delta for which the paper claims convergence, up to constants.
-
-    Theorem 3.4, whose proof needs Assumption B, requires `Delta^2 >= sigma^2 / B`. Given T and delta, Appendix C, which
-    does not need it, requires `Delta^2 >= sigma^2 T / (B delta)`. The minibatch noise is then at most as large as the
-    added noise; where both are equal, Lemma B.11 needs more noise by a logarithmic factor (claim thmB.13.noise).
-
-    Args:
-      sigma: above 0, in the units of a gradient: the scale of Assumption B, or the standard deviation of Assumption
-        A.2.
-      batch_size: B, at least 1.
-      num_steps: T, given together with delta, for Appendix C.
-      delta: the failure probability of convergence, in (0, 1).
-
-    Raises:
-      ValueError: an argument is outside its domain, or one of T and delta is missing.
-
-    Example:
-      >>> least_noise(1.0, 100), round(least_noise(1.0, 100, num_steps=1000, delta=0.1), 6)
-      (0.1, 10.0)
-    """
-    if (num_steps is None) != (delta is None):
-        raise ValueError(f"Expected num_steps={num_steps} and delta={delta} together, or neither.")
-    share = 1.0 if num_steps is None or delta is None else delta / num_steps
-    return sigma / math.sqrt(share * batch_size)
 
 
 # ---------------------------------------------------------------- the algorithms

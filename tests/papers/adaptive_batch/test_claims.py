@@ -10,11 +10,11 @@ from scipy.optimize import brentq
 
 from dpnotes.papers import claim
 from dpnotes.papers.adaptive_batch import notation
-from dpnotes.papers.adaptive_batch.claims.accuracy import first_query, printed_rate, printed_sampling
+from dpnotes.papers.adaptive_batch.claims.accuracy import first_query, printed_rate
 from dpnotes.papers.adaptive_batch.claims.oracles import least_noise, most_shifted
 from dpnotes.papers.adaptive_batch.claims.own import best_rate
 from dpnotes.papers.adaptive_batch.claims.tools import chosen_nodes
-from dpnotes.theory.balance import Certificate, at_most, monomials
+from dpnotes.theory.balance import monomials
 from dpnotes.theory.rates import Rate
 from dpnotes.theory.verdicts import Kind
 from tests.papers.profile import gaussian
@@ -38,18 +38,6 @@ def at_example(expression, **numbers):
     return float(expression.xreplace(point))
 
 
-def test_theorem_comes_out_by_balance_with_its_threshold():
-    statement = rate_of("own.best_rate")
-    found = statement.balance()
-    assert sympy.simplify(found.rate - statement.value) == 0
-    sampling = next(v for v in found.vertices if {"O1 sampling", "O2 sampling"} <= set(v.meet))
-    chosen = found.parameters(sampling)
-    assert chosen is not None and (chosen[notation.alpha], chosen[notation.kappa]) == (sampling.rate, notation.G)
-    # Both printed sampling terms lie above this value, which is their geometric mean.
-    left, right = monomials(printed_sampling)
-    assert sympy.powsimp(sympy.sqrt(left * right) / sampling.rate, force=True) == 1
-
-
 def test_the_first_query_matters_only_for_large_lipschitz_constants():
     statement = rate_of("thm3.11.alpha")
     narrow = {"G <= sqrt(B M)": notation.G / sympy.sqrt(notation.B * notation.M), "p <= 1": notation.p}
@@ -60,46 +48,6 @@ def test_the_first_query_matters_only_for_large_lipschitz_constants():
     printed, lost = at_example(printed_rate, **size), at_example(first_query, **size)
     assert printed == pytest.approx(n ** (-13 / 144), rel=0.01) and lost == pytest.approx(n ** (-1 / 16), rel=0.01)
     assert printed < lost < 1
-
-
-def test_step_term_is_idle_for_the_printed_rate_too():
-    printed = monomials(printed_sampling)
-    steps = sympy.sqrt(notation.B * notation.M / notation.n)
-    nontrivial = {"sqrt(B M/n) <= G": notation.B * notation.M / (notation.n * notation.G**2)}
-    assert isinstance(at_most(steps, printed, nontrivial), Certificate)
-    assert not isinstance(at_most(steps, printed, {}), Certificate)
-
-
-def test_cancelling_errors_keep_the_iterate_at_the_saddle():
-    """Lemma 3.3's hypotheses hold, but F decreases by far less than the lemma says."""
-    rho, smoothness, gamma, dim, iota = 1.0, 1.0, 1e-4, 10, 0.01
-    curvature = -math.sqrt(rho * gamma)
-    perturbation = np.random.default_rng(1).normal(size=dim) * gamma / math.sqrt(dim * math.log(dim / iota))
-    point = np.zeros(dim) - perturbation / smoothness
-    assert np.linalg.norm(curvature * point) <= gamma  # so that from here on an error may cancel the gradient
-    fallen = -curvature * (point @ point) / 2
-    assert fallen < 1e-4 * gamma**1.5 / math.sqrt(rho)
-    free = point.copy()
-    for _ in range(2000):  # the control: without errors F falls as far as the lemma says
-        free = free - curvature * free / smoothness
-        if np.linalg.norm(free) > math.sqrt(gamma / rho):
-            break
-    assert -curvature * (free @ free) / 2 > 0.4 * gamma**1.5 / math.sqrt(rho)
-
-
-def test_errors_may_even_make_the_objective_rise():
-    """Errors of norm gamma that cancel the escape direction and push along another one: F rises by gamma^2/(2 M)."""
-    gamma, generator = 1e-4, np.random.default_rng(0)
-    hessian = np.array([-math.sqrt(gamma), 1.0])  # rho = M = 1
-    point = -generator.normal(size=2) * gamma / math.sqrt(2) / 3
-    for _ in range(200):
-        error = np.array([-hessian[0] * point[0], 0.0])
-        error[1] = -math.sqrt(gamma**2 - error[0] ** 2)
-        point = point - (hessian * point + error)
-    assert hessian @ point**2 / 2 == pytest.approx(gamma**2 / 2, rel=1e-3)
-    # So 1/D has only a lower bound, and the correction says "at least".
-    corrected = named("lemma3.3.decrease").correction()
-    assert corrected is not None and corrected.printed_text.startswith("1/D = Omega(")
 
 
 # ---------------------------------------------------------------- the tree

@@ -134,19 +134,6 @@ def test_the_schedule_from_the_majorant_can_be_worse_than_uniform():
     assert (round(value), round(num_steps * exact.sum()), round(np.sqrt(exact).sum() ** 2)) == (2663, 2411, 1755)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: momentum_influence(0.95, 0.9, 5), "Expected momentum=0.95 < gamma=0.9"),
-        (lambda: train([uniform(RHO, 5)], 2), "Expected equal lengths, got x: 2, noise: 1, streams: 2"),
-        (lambda: train([], 1), "Expected num_schedules=0 >= 1"),
-    ],
-)
-def test_bad_input_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
 MEMORY = """
 import pathlib, re, torch
 from dpnotes.papers.budget_schedules.algorithms import bytes_per_run, private_gradient_descent

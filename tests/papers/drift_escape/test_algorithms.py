@@ -14,10 +14,9 @@ from dpnotes.papers.drift_escape.algorithms import (
     practical,
     practical_escape,
     spider_of,
-    theorem_1,
     theorem_2,
 )
-from dpnotes.papers.drift_escape.calculators import PLAN
+from dpnotes.papers.drift_escape.calculators import PARAMETERS, PLAN
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
@@ -89,11 +88,11 @@ def test_the_escape_is_planned_for_the_noise_that_is_drawn(constants: str, epsil
     moves = torch.full((1000,), math.sqrt(found.drift_threshold / 1000), dtype=torch.float64)
     drawn = found.noise_multiplier * torch.cat([torch.tensor([2 / found.first_batch]), 2 * moves / found.batch]).norm()
     planned = PLAN(n=n, d=100, epsilon=epsilon, delta=DELTA, G=1.0, M=1.0, rho=1.0, U=1.0, constants=constants)
-    at = {"dim": 100, **UNIT, "constants": constants}
-    expected = theorem_1(planned["sigma"], float(drawn), **at)
-    assert found.escape.accuracy == pytest.approx(expected.accuracy, rel=1e-9)
-    control = theorem_1(planned["sigma"], float(drawn) / 1.95, **at)
-    assert abs(control.accuracy / found.escape.accuracy - 1) > 1e-3, "less noise is another plan"
+    at = dict(sigma=planned["sigma"], d=100, C=1.0, s=1.0, M=1.0, rho=1.0, U=1.0, omega=0.1, constants=constants)
+    accuracy = found.escape.accuracy
+    assert accuracy == pytest.approx(PARAMETERS(**at, r=float(drawn))["alpha"], rel=1e-9)
+    control = PARAMETERS(**at, r=float(drawn) / 1.95)["alpha"]
+    assert abs(control / accuracy - 1) > 1e-3, "less noise is another plan"
     if constants != "one":
         assert float(drawn) == pytest.approx(planned["r"], rel=1e-9)
 

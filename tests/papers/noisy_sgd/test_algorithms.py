@@ -14,7 +14,6 @@ from dpnotes.oracles import fresh
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.papers.noisy_sgd.algorithms import (
     clipped_noisy_sgd,
-    least_noise,
     noisy_sgd,
     noisy_sgd_on_fresh_data,
     theorem_3_1_noise,
@@ -78,14 +77,6 @@ def test_the_noise_of_theorem_3_1_is_its_formula_and_knows_its_window():
         assert f"c_1 T B^2/n^2 = {c_1 * 2328 * (512 / 50_000) ** 2:.4g}" in premise.statement
     with pytest.raises(ValueError, match="Expected B=60000 <= n=50000"):
         theorem_3_1_noise(2.0, 0.01, **(SIZES | {"batch_size": 60_000}), c_1=1.0, c_2=1.0)
-
-
-def test_the_least_noise_for_convergence():
-    assert least_noise(3.0, 9) == 1.0
-    # Appendix C: delta~ = delta / T.
-    assert least_noise(3.0, 9, num_steps=100, delta=0.25) == pytest.approx(20.0)
-    with pytest.raises(ValueError, match="Expected num_steps=5 and delta=None together"):
-        least_noise(1.0, 1, num_steps=5)
 
 
 def test_a_baseline_without_noise_guarantees_nothing():
@@ -344,16 +335,3 @@ def test_runs_that_share_their_noise_say_so():
 def test_a_run_that_diverges_says_so():
     runs = descend([by_hand(1.0)], step_size=1e200)
     assert runs.state.status.tolist() == [Status.DIVERGED] and not runs.guarantees[0].holds
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: descend([]), "Expected num_runs=0 >= 1"),
-        (lambda: descend([by_hand(1.0)], x=start(2)), "Expected equal lengths, got x: 2, noise: 1, streams: 1"),
-        (lambda: readings(descend([by_hand(1.0)]), []), "Expected equal lengths, got runs: 1, noise: 0"),
-    ],
-)
-def test_bad_input_is_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -30,56 +30,15 @@ def corrected(name) -> Any:
 
 
 # ---------------------------------------------------------------- Appendix C, by balance from its terms
-def test_appendix_c_is_fixed_by_the_batch_and_not_by_the_noise():
-    found = statement("own.batch").balance()
-    assert [v.rate for v in found.vertices] == [s.L * s.d * s.f_max * s.sigma**2 / (s.alpha**4 * s.delta)]
-    # The control: with Assumption B, where Delta^2 >= sigma^2/B suffices, no batch is too small.
-    weaker = statement("own.batch").constraints | {"Chebyshev": s.sigma**2 / (s.B * s.Delta**2)}
-    with_b = replace(statement("own.batch"), constraints=weaker)
-    with pytest.raises(ValueError, match="small"):
-        with_b.balance()
-
-
 # ---------------------------------------------------------------- privacy
-def hockey_stick(left, right, factor):
-    return sum(max(a - factor * b, 0) for a, b in zip(left, right, strict=True))
-
-
-def test_the_tight_example_of_theorem_3_3():
-    clipped, clipped_prime = (0.61, 0.39), (0.20, 0.80)
-    assert hockey_stick(clipped, clipped_prime, 3) == pytest.approx(0.01)
-    assert hockey_stick(clipped_prime, clipped, 3) <= 0.01
-    unclipped, unclipped_prime = (0.62, 0.38), (0.19, 0.81)  # total variation 0.01 from the clipped ones
-    assert hockey_stick(unclipped, unclipped_prime, 3) == pytest.approx(0.05)
-    assert hockey_stick(unclipped, unclipped_prime, 3) == pytest.approx(0.01 + (1 + 3) * 0.01)
-
-
-def test_transcripts_keep_two_delta_and_the_weaker_coupling_does_not():
-    generator = np.random.default_rng(0)
-    worst = 0.0
-    for _ in range(2000):
-        factor = math.exp(generator.uniform(0.05, 3))
-        inside, inside_prime = generator.dirichlet([0.7] * 5), generator.dirichlet([0.7] * 5)
-        out, out_prime = generator.uniform(0, 0.2, size=2)
-        clipped = np.append(inside * (1 - out), [out, 0])
-        clipped_prime = np.append(inside_prime * (1 - out_prime), [out_prime, 0])
-        swap = [0, 1, 2, 3, 4, 6, 5]  # outside of S the unclipped transcripts are arbitrary
-        private = hockey_stick(clipped, clipped_prime, factor)
-        free = hockey_stick(clipped[swap], clipped_prime, factor)
-        assert free <= private + out + 1e-12
-        worst = max(worst, free - private)
-    assert worst > 0.1  # the control: the probability of S^c cannot be omitted
-
-
 def value_at(expression, **numbers):
     symbols = {x.name: x for x in expression.free_symbols}
     return float(expression.xreplace({symbols[name]: sympy.sympify(value) for name, value in numbers.items()}))
 
 
 def test_the_law_of_large_gradients_is_chi_squared():
-    """lemma3.2.probability: the sum of the claim is compared with scipy's law and with simulated gradients."""
+    """lemma3.2.probability: the sum of the claim is compared with scipy's law, at n = 1000 and delta = 1e-5."""
     own = statement("lemma3.2.probability")
-    noise = math.sqrt(1000 * math.log(1e5)) / 1000  # Delta/C at n = T = 1000, epsilon = c_2 = 1, delta = 1e-5
     for steps in (2, 30):
         quantity = substitute(own.quantity, {**own.where, s.d: 100})
         found = value_at(
@@ -87,10 +46,6 @@ def test_the_law_of_large_gradients_is_chi_squared():
         )
         spread = math.sqrt(steps * math.log(1e5)) / 1000
         assert found == pytest.approx(1 - stats.chi2(100).cdf(spread**-2) ** (steps - 1), rel=1e-9, abs=1e-12)
-    xi = noise * np.random.default_rng(2).standard_normal((20_000, 100))
-    large = float((np.linalg.norm(xi, axis=1) > 1).mean())
-    assert large == pytest.approx(stats.chi2(100).sf(noise**-2), abs=0.012)  # 4 standard errors
-    assert large > 0.5  # in 1000 iterations none avoids it: P(E) is below 1e-300
 
 
 def test_the_spread_of_coupled_iterates_is_that_of_lemma_b_9():
@@ -109,24 +64,6 @@ def test_the_spread_of_coupled_iterates_is_that_of_lemma_b_9():
     error = 4 * math.sqrt(2 / runs)
     assert right == pytest.approx(32.03, abs=0.01) and np.var(x - y) == pytest.approx(right, rel=error)
     assert wrong == pytest.approx(20.4, abs=0.05) and abs(np.var(x - y) - wrong) > 5 * error * right
-    # Both tails of the lemma, at c = 2 and in the middle; the printed "for any t" fails at t = 1.
-    beta = (1 + eta * gamma) ** steps / math.sqrt(eta * gamma)
-    far = 2 * beta * eta * noise * math.sqrt(math.log(1 / 0.05))
-    assert (np.abs(x - y) >= far).mean() <= 0.05
-    assert (np.abs(x - y) <= beta * eta * noise / 10).mean() <= 1 / 3
-    first = 2 * eta * np.abs(xi)
-    assert (first <= (1 + 0.001) / math.sqrt(0.001) * eta * noise / 10).mean() == pytest.approx(0.8865, abs=0.01)
-
-
-def test_gaussian_noise_is_not_norm_subgaussian_at_its_variance():
-    """lemmaB.4.noise: the integral of Definition 2.2 at the printed scale and at the least valid one."""
-    for d in (3, 10, 1000):
-        squares = stats.chi2(d)
-        least = 2 / (1 - math.exp(-2 / d))
-        assert (1 - 2 / least) ** (-d / 2) == pytest.approx(math.e)  # the closed form ...
-        sampled = np.exp(squares.ppf((np.arange(200_000) + 0.5) / 200_000) / (3 * d)).mean()
-        assert sampled == pytest.approx((1 - 2 / (3 * d)) ** (-d / 2), rel=1e-3)  # ... which is the integral
-        assert (1 - 2 / d) ** (-d / 2) > math.e and d < least < d + 4 / 3
 
 
 def test_the_growth_of_noise_is_bounded_sharply():
@@ -299,19 +236,3 @@ def test_calculators_refuse_what_is_outside(name, numbers, message):
     known = {*claim(f"noisy_sgd.{name}").calculator().parameters, "constants"}
     with pytest.raises(ValueError, match=message):
         calculate(name, **{letter: value for letter, value in numbers.items() if letter in known})
-
-
-# ---------------------------------------------------------------- chances
-def test_chebyshev_with_the_sum_as_it_turns_out():
-    """Lemma C.1: gradients that grow until the noise strikes, against sqrt(S sigma^2/(delta B)) with this S."""
-    delta, t, growth = 0.01, 10, 1e3
-    struck = np.random.default_rng(0).random((200_000, t)) < delta
-    noise = np.where(struck, np.random.default_rng(1).choice([-1.0, 1.0], struck.shape), 0) / np.sqrt(delta)
-    noise *= 1 + 1e-3  # so that it is over the line; sigma^2/B = 1.002
-    before = np.cumsum(struck, axis=1) - struck > 0
-    gradients = np.where(before, 0, growth ** np.arange(t))
-    cross, squares = np.abs(np.sum(gradients * noise, axis=1)), np.sum(gradients**2, axis=1)
-    failed = np.mean(cross > np.sqrt(squares / delta))
-    assert failed == pytest.approx(1 - (1 - delta) ** t, rel=0.05) and failed > 9 * delta
-    mean = np.mean(cross > np.sqrt(np.mean(squares) / delta))
-    assert mean <= 1.1 * delta, "control: Chebyshev's own inequality, with the mean"

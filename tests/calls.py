@@ -283,6 +283,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     },
     "papers.adaptive_batch.algorithms.spider_of": lambda: {"parameters": [adaptive()]},
     "papers.adaptive_batch.algorithms.method_of": lambda: {"parameters": [adaptive()]},
+    "papers.adaptive_batch.algorithms.theorem_3_11": lambda: {"num_examples": 1e9},
     "papers.adaptive_batch.algorithms.stochastic_spider": lambda: {
         "parameters": adaptive(),
         "x": zeros(2, 4),
@@ -291,6 +292,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "papers.budget_schedules.algorithms.private_gradient_descent": lambda: {"noise": [uniform(0.2, 2)] * 2},
     "papers.drift_escape.algorithms.spider_of": lambda: {"parameters": [escaping()]},
     "papers.drift_escape.algorithms.method_of": lambda: {"escapes": [escape()]},
+    "papers.drift_escape.algorithms.theorem_1": lambda: {"sigma": 1e-8, "r": 1e-10, "s": 10.0},
     "papers.drift_escape.algorithms.practical_escape": lambda: {"step_size": 0.2},
     "papers.drift_escape.algorithms.theorem_2": lambda: {"num_examples": 1e20},
     "papers.drift_escape.distributed.distributed_drift_escape": lambda: {
@@ -319,6 +321,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     },
     "papers.drift_escape.algorithms.drift_escape": lambda: {"parameters": escaping(), "x": zeros(2, 4), "max_steps": 2},
     "papers.goldstein.algorithms.GoldsteinParameters": lambda: dataclasses.asdict(goldstein()),
+    "papers.goldstein.algorithms.least_directions": lambda: {"parameters": goldstein()},
     "papers.goldstein.algorithms.single_pass": lambda: {"options": {"largest_move": 0.1}},
     "papers.goldstein.algorithms.multi_pass": lambda: {
         "num_examples": 500,

@@ -237,7 +237,10 @@ METHODS: dict[type, dict[str, Factory]] = {
         name: partial(StochasticSpider, 30, 0.1, 5.0, 3.0, 0.3, as_printed)
         for name, as_printed in {"corrected": False, "as printed": True}.items()
     },
-    OnlineToNonconvex: {"plain": lambda: OnlineToNonconvex(30, 0.1, 0.05, 4)},
+    OnlineToNonconvex: {
+        name: partial(OnlineToNonconvex, 30, 0.1, 0.05, 4, restart)
+        for name, restart in {"plain": False, "restart": True}.items()
+    },
     DriftEscape: {
         repeat: partial(DriftEscape, 0.1, 1.0, 4, 0.1, 2, repeat) for repeat in ("restore", "refresh", "go on")
     },

@@ -1,4 +1,4 @@
-"""The blocks of a tree mechanism, as plain numbers: the nodes whose sum is a prefix sum."""
+"""The blocks of a tree mechanism, as plain numbers: the nodes whose sum is a prefix sum, and their number."""
 
 from typing import Any
 
@@ -35,3 +35,15 @@ def block(index: Any, rank: Any, largest: Any) -> tuple[Any, Any, Any]:
     few = "Expected rank={rank:g} <= {count:g}: the sum of the first {index:g} leaves has no more nodes."
     require(rank <= count, few, rank=rank, count=count, index=index)
     return first[()], last[()], count[()]
+
+
+def sizes(leaves: Any) -> tuple[Any, Any, Any]:
+    """The number of levels and of nodes of a binary tree over `leaves`, and the most nodes that a prefix sum uses.
+
+    >>> [tuple(map(int, sizes(leaves))) for leaves in (1, 5, 8)]
+    [(1, 1, 1), (3, 8, 2), (4, 15, 3)]
+    """
+    leaves = np.asarray(leaves, dtype=float)
+    levels = np.frexp(leaves)[1].astype(float)
+    nodes = sum(np.floor(leaves / 2.0**level) for level in range(_LEVELS))
+    return levels[()], np.asarray(nodes)[()], (np.frexp(leaves + 1)[1] - 1.0)[()]

@@ -437,7 +437,7 @@ def converted(many: bool, examples: int, **more: Any) -> Conversion:
         "num_examples": 60 if many else 300, "dim": DIM, "radius": 0.4, "lipschitz": 1.0, "num_steps": 30,
         "largest_move": 0.08, "step_size": 0.1, "window": 5, "period": 6, "first_batch": 7, "batch": 3,
         "noise_multiplier": 2.0, "difference_multiplier": 3.0 if many else None, "order": "zeroth", "directions": 6,
-        "first_directions": None, "slack": 0.25, "independent": False, "origin": "by hand",
+        "first_directions": None, "slack": 0.25, "independent": False, "failure": 0.0, "origin": "by hand",
     }  # fmt: skip
     return Conversion(goldstein.GoldsteinParameters(**given | more), examples)
 

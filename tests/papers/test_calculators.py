@@ -3,15 +3,17 @@
 import json
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 from command import call
+from counting import python_calls
 
 from dpnotes import papers
 from dpnotes.core import WHOLE, Relation, Sampling
 from dpnotes.papers.accountant import DELTA, delta_at
-from dpnotes.papers.adaptive_batch.calculators import LYAPUNOV
+from dpnotes.papers.adaptive_batch.calculators import LYAPUNOV, TREE_SIZE
 from dpnotes.papers.adaptive_batch.calculators import NODE as CORRECT_NODE
 from dpnotes.papers.adaptive_batch.claims.own import exponent
 from dpnotes.papers.budget_schedules.calculators import MOMENTUM_STEP
@@ -22,7 +24,10 @@ from dpnotes.papers.goldstein.calculators import NODE
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.calibration import gaussian_delta
 from dpnotes.privacy.events import Event
+from dpnotes.privacy.tree import Tree
 from dpnotes.theory.refusals import OutsideRegime, Vacuous
+from tests.points import drawn
+from tests.shown import SHOWN
 
 NAMED = {name: one for key in (*papers.PAPERS, "privacy") for name, one in papers.calculators(key).items()}
 
@@ -49,6 +54,7 @@ def test_every_calculator_is_reached_by_its_name_and_no_claim_has_it():
     [
         (("adaptive_batch.node", "t=13", "rank=2"), {"first": 9, "last": 12, "num_nodes": 3}),
         (("goldstein.alg1.node", "t=8", "Sigma=8", "rank=1", "constants=paper"), {"first": 1, "last": 4}),
+        (("adaptive_batch.tree_size", "Sigma=1000"), {"levels": 10, "nodes": 1994, "most_nodes": 9}),
         (("budget_schedules.thm4.6.step", "beta=0.1", "gamma=0.9", "constants=paper"), {"A": 0.1928980000}),
         (("adaptive_batch.own.exponent_below", "u=0.05", "b=9"), {"exponent": -0.0052, "minimum_batch": 10}),
         (
@@ -84,6 +90,46 @@ def test_a_name_that_is_none_is_one_line():
         assert message in line
 
 
+# ---------------------------------------------------------------- what a slider waits for
+# Values for the main theorems, for which independently drawn numbers are incompatible.
+CHOICE = {
+    "d": 1000, "B": 500, "epsilon": 1.0, "delta": 1e-6, "L": 1.0, "f_max": 1.0, "sigma": 1.0, "rho": 1.0,
+    "c": 1.0, "c_1": 1.0, "c_2": 1.0, "c_eta": 0.1,
+}  # fmt: skip
+CHOSEN = {
+    "adaptive_batch.thm3.11.alpha": {
+        "n": 10**8, "d": 100, "epsilon": 1.0, "delta": 1e-6, "G": 1.0, "M": 2.0, "rho": 0.5, "B": 3.0, "iota": 0.01,
+    },
+    "adaptive_batch.own.sample_size": {"alpha": 0.01, "d": 100, "epsilon": 1.0, "G": 1.0, "M": 1.0, "B": 1.0},
+    "noisy_sgd.thm3.5.alpha": {**CHOICE, "n": 1_000_000},
+    "noisy_sgd.thm3.5.parameters": {**CHOICE, "alpha": 0.1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("paper", papers.PAPERS)
+def test_a_scalar_call_does_no_algebra(paper: str):
+    answered = set()
+    for claim in papers.claims(paper):
+        if claim.calculation is None:
+            continue
+        calculator = claim.calculator()
+        numbers = CHOSEN.get(claim.id) or drawn(calculator)
+        for named in [{"constants": name} for name in calculator.constants] or [{}]:
+            try:
+                found = calculator(**numbers, **named)
+            except ValueError:  # the numbers are incompatible
+                continue
+            calls = python_calls(partial(calculator, **numbers, **named))
+            assert calls["sympy"] == 0 and 0 < calls.total() < 3000, (claim.id, named, calls)
+            assert found and {type(value) for value in found.values()} <= {float, int}, (claim.id, named, found)
+            answered.add(claim.id)
+    assert (answered or paper not in SHOWN) and {name for name in CHOSEN if name.startswith(f"{paper}.")} <= answered
+
+
+def test_control_algebra_is_seen():
+    assert python_calls(papers.claim("budget_schedules.lemmaC.4.inversion").check)["sympy"] > 0
+
+
 # ---------------------------------------------------------------- trees
 def blocks(index: int, sizes: list[int]) -> list[tuple[int, int]]:
     """Follow the paper's description: go through the sizes, largest first, and take each that fits."""
@@ -110,6 +156,15 @@ def test_nodes_are_the_blocks_of_the_binary_expansion(constants: str):
     assert CORRECT_NODE(t=11, rank=1) == {"first": 1, "last": 8, "num_nodes": 3}
     with pytest.raises(OutsideRegime, match="Expected t=9 <= Sigma=8"):
         NODE(t=9, Sigma=8, rank=1)
+
+
+def test_tree_sizes_are_counted():
+    for leaves in (1, 2, 3, 7, 8, 9, 100):
+        found = TREE_SIZE(Sigma=leaves)
+        assert found["levels"] == Tree(leaves).levels
+        assert found["most_nodes"] == max(index.bit_count() for index in range(1, leaves + 1))
+        complete = [size for size in (2**level for level in range(8)) for _ in range(leaves // size)]
+        assert found["nodes"] == len(complete)
 
 
 # ---------------------------------------------------------------- roots and exponents

@@ -87,10 +87,13 @@ def unit(draw: Draw) -> dict[str, float]:
     return {"gradient_bound": draw.between(0.3, 3), **curvatures}
 
 
-def adaptive_batch_parameters(draw: Draw) -> Releases:
-    sizes = {**unit(draw), "initial_gap": draw.between(0.3, 3), "max_leaves": draw.whole(1, 1e6)}
-    accuracy, dim = draw.between(1e-3, 0.3), draw.whole(1, 1e4)
-    found = adaptive_batch.practical(accuracy, dim, draw.epsilon, draw.delta, **sizes)
+def adaptive_batch_parameters(draw: Draw, choose: Callable[..., Any]) -> Releases:
+    sizes = {**unit(draw), "initial_gap": draw.between(0.3, 3)}
+    more: dict[str, Any] = {"constants": "one"}
+    size, dim = draw.between(1e4, 1e12), draw.whole(1, 1e4)
+    if choose is adaptive_batch.practical:
+        size, more = draw.between(1e-3, 0.3), {"max_leaves": draw.whole(1, 1e6)}
+    found = choose(size, dim, draw.epsilon, draw.delta, **sizes, **more)
     leaf = 2 * max(found.gradient_bound / found.first_batch, 1 / found.batch_per_gradient)
     return on_a_tree(found.noise_multiplier * found.term_sensitivity / leaf, found.max_leaves)
 
@@ -285,7 +288,8 @@ CASES: dict[str, dict[str, Case]] = {
     "adaptive_batch": {
         "calculators.THEOREM": adaptive_batch_numbers_of_theorem,
         "calculators.TREE": adaptive_batch_tree,
-        "algorithms.practical": adaptive_batch_parameters,
+        "algorithms.theorem_3_11": lambda draw: adaptive_batch_parameters(draw, adaptive_batch.theorem_3_11),
+        "algorithms.practical": lambda draw: adaptive_batch_parameters(draw, adaptive_batch.practical),
     },
     "budget_schedules": {
         "calculators.ZCDP": lambda draw: budget_schedule(draw, "numbers"),

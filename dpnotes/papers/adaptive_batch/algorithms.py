@@ -20,6 +20,7 @@ from dpnotes.methods.loop import RunOptions, Runs, run
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.samples import Samples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
+from dpnotes.papers.adaptive_batch.calculators import THEOREM, theorem
 from dpnotes.privacy.calibration import tree_std
 from dpnotes.privacy.mechanisms import shared
 from dpnotes.privacy.tree import Tree
@@ -95,6 +96,72 @@ class AdaptiveBatchParameters:
         if not self.noise_multiplier:
             return math.inf
         return Tree(self.max_leaves).max_cost(self.noise_multiplier)
+
+
+@checked
+def theorem_3_11(
+    num_examples: Positive,
+    dim: AtLeastOne,
+    epsilon: Positive,
+    delta: Probability,
+    *,
+    gradient_bound: Positive,
+    smoothness: Positive,
+    hessian_lipschitz: Positive,
+    initial_gap: Positive,
+    failure: Probability = 0.01,
+    constants: str = "paper",
+) -> AdaptiveBatchParameters:
+    """Return the parameters of Theorem 3.11 at its accuracy.
+
+    For small n these parameters are vacuous: the threshold of line 9, `gamma log^3(..)`, exceeds G unless n is above
+    about 1e10, so every iterate counts as a saddle point. Where privacy needs larger batches than sampling does, the
+    printed noise is also not private; the guarantee of such a run states its true epsilon. Use `practical` for actual
+    runs.
+
+    Args:
+      num_examples: n.
+      dim: d.
+      epsilon: above 0.
+      delta: in (0, 1).
+      gradient_bound: G, above 0.
+      smoothness: M, above 0.
+      hessian_lipschitz: rho, above 0.
+      initial_gap: B, above 0.
+      failure: iota, in (0, 1).
+      constants: "paper", or "one" with noise that is private, see `calculators`. No proof gives other constants.
+
+    Raises:
+      ValueError: an argument is outside its domain, or the theorem says nothing about so few examples.
+
+    Example:
+      >>> sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "initial_gap": 1.0}
+      >>> found = theorem_3_11(1e8, 100, 1.0, 1e-6, **sizes)
+      >>> round(found.accuracy, 5), round(found.threshold, 1), found.threshold > found.gradient_bound
+      (0.00504, 3.9, True)
+    """
+    THEOREM.choose(constants)
+    found = theorem(
+        float(num_examples), dim, epsilon, delta, gradient_bound, smoothness, hessian_lipschitz, initial_gap, failure,
+        constants,
+    )  # fmt: skip
+    number = {name: float(value) for name, value in found.items()}
+    sensitivity = 2 * max(gradient_bound / number["batch"], 1 / number["batch_per_gradient"])
+    steps = math.ceil(number["steps"])
+    as_named = ("batch_per_gradient", "step_size", "threshold", "window", "perturbation")
+    return AdaptiveBatchParameters(
+        accuracy=number["alpha"],
+        gradient_bound=gradient_bound,
+        smoothness=smoothness,
+        hessian_lipschitz=hessian_lipschitz,
+        drift_threshold=number["kappa"],
+        first_batch=number["batch"],
+        noise_multiplier=number["sigma"] / sensitivity,
+        num_steps=steps,
+        max_leaves=steps,
+        origin=f"Theorem 3.11, constants={constants}",
+        **{name: number[name] for name in as_named},
+    )
 
 
 @checked

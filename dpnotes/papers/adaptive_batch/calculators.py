@@ -182,6 +182,16 @@ def node(t: Any, rank: Any) -> dict[str, Any]:
     return {"first": first, "last": last, "num_nodes": count}
 
 
+def tree_size(Sigma: Any) -> dict[str, Any]:
+    """Return the size of a tree with Sigma leaves: its levels, its nodes, and the most nodes in one NODE(t).
+
+    >>> TREE_SIZE(Sigma=8)
+    {'levels': 4.0, 'nodes': 15.0, 'most_nodes': 3.0}
+    """
+    levels, nodes, most = blocks.sizes(Sigma)
+    return {"levels": levels, "nodes": nodes, "most_nodes": most}
+
+
 _MOST_SIGNS = 10**6
 
 
@@ -266,6 +276,12 @@ NODE = Calculator(
     (s.t, rank),
     parameters(first="first leaf of the node", last="last leaf", num_nodes="nodes in the sum TREE(t)"),
 )
+_TREE_SIZE_OUTPUTS = parameters(
+    levels="nodes that a leaf belongs to, at most",
+    nodes="nodes that are complete after Sigma leaves",
+    most_nodes="nodes in a sum, at most",
+)
+TREE_SIZE = Calculator(tree_size, (s.Sigma,), _TREE_SIZE_OUTPUTS)
 _LYAPUNOV_OUTPUTS = parameters(
     exponent="mean logarithm of what a step multiplies the distance from the saddle by",
     minimum_batch="M/(2 lambda)",

@@ -74,6 +74,64 @@ class Escape:
 
 
 @checked
+def theorem_1(
+    sigma: Positive,
+    r: Positive,
+    dim: AtLeastOne,
+    *,
+    smoothness: Positive,
+    hessian_lipschitz: Positive,
+    risk_range: Positive,
+    failure: Probability = 0.1,
+    constants: str = "paper",
+    C: Positive = 1.0,
+    s: Positive = 1.0,
+) -> Escape:
+    """Return the parameters (4) and (5) of Theorem 1 for an oracle with fresh noise of this scale.
+
+    At realistic sizes these parameters are vacuous: with s = 10 and psi = 1e-8 the accuracy is 2.4e-4, an attempt takes
+    8e8 steps and a run 2e22 steps. Use `practical_escape` for actual runs.
+
+    Args:
+      sigma: norm-sub-Gaussian scale of the sampling noise of the examples, above 0.
+      r: standard deviation of each coordinate of the added noise, above 0.
+      dim: d.
+      smoothness: M, above 0.
+      hessian_lipschitz: rho, above 0.
+      risk_range: U, above 0.
+      failure: omega, in (0, 1).
+      constants: "paper", "corrected" or "one", see `calculators`.
+      C: the constant of the concentration inequalities, above 0.
+      s: the constant that the paper calls "sufficiently large", above 0.
+
+    Raises:
+      ValueError: an argument is outside its domain, M < sqrt(rho alpha), or (5) has no solution.
+
+    Example:
+      >>> found = theorem_1(1e-8, 1e-10, 100, smoothness=1.0, hessian_lipschitz=1.0, risk_range=1.0, s=10.0)
+      >>> f"{found.accuracy:.1e} {found.attempt_length:.1e} {found.num_steps:.1e}"
+      '2.4e-04 7.7e+08 2.4e+22'
+    """
+    found = PARAMETERS(
+        C=C, s=s, sigma=sigma, r=r, d=dim, M=smoothness, rho=hessian_lipschitz, U=risk_range, omega=failure,
+        constants=constants,
+    )  # fmt: skip
+    number = {name: float(value) for name, value in found.items()}
+    return Escape(
+        accuracy=number["alpha"],
+        smoothness=smoothness,
+        hessian_lipschitz=hessian_lipschitz,
+        step_size=number["eta"],
+        threshold=3 * number["chi"],
+        attempt_length=max(2, math.ceil(number["T_esc"])),
+        radius=number["S"],
+        attempts=math.ceil(number["Q"]),
+        num_steps=math.ceil(number["T"]),
+        origin=f"Theorem 1, constants={constants}",
+    )
+
+
+@checked
 def practical_escape(
     accuracy: Positive,
     *,
@@ -174,7 +232,7 @@ def theorem_2(
     failure: Probability = 0.1,
     constants: str = "paper",
 ) -> DriftEscapeParameters:
-    """Return the parameters of Theorem 2, with (4) and (5) of Theorem 1 at the noise level of the resulting oracle.
+    """Return the parameters of Theorem 2, with those of Theorem 1 at the noise level of the resulting oracle.
 
     These parameters are vacuous: at n = 1e12 (d = 100, epsilon = 1, all constants 1) the accuracy of Theorem 1 is above
     M^2 / rho, which raises an error here; n = 1e20 gives an accuracy of 0.06. In addition the batches add up to more
@@ -194,7 +252,7 @@ def theorem_2(
         "one" (both with noise from the accountant, at which the escape is planned), see `calculators`.
 
     Raises:
-      ValueError: an argument is outside its domain, an inequality fails, or (5) has no solution.
+      ValueError: an argument is outside its domain; the message names the inequality that failed.
 
     Example:
       >>> sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "risk_range": 1.0}
@@ -212,14 +270,13 @@ def theorem_2(
     # The printed variance is c1 G^2 log(1/delta) / (b1 epsilon)^2, and the sensitivity is 2 G / b1.
     multiplier = math.sqrt(math.log(1 / delta)) / (2 * epsilon) if printed else gaussian_std(epsilon, delta)
     drawn = multiplier * float(largest_sensitivity(first, later, kappa, gradient_bound, smoothness))
-    noise = {"sigma": float(found["sigma"]), "r": drawn, "d": dim, "omega": failure}
-    planned = PARAMETERS(C=1.0, s=1.0, **noise, M=smoothness, rho=hessian_lipschitz, U=risk_range, constants=constants)
-    number, origin = {name: float(value) for name, value in planned.items()}, f"Theorem 2, constants={constants}"
-    escape = Escape(
-        number["alpha"], smoothness, hessian_lipschitz, number["eta"], 3 * number["chi"],
-        max(2, math.ceil(number["T_esc"])), number["S"], math.ceil(number["Q"]), math.ceil(number["T"]), origin,
+    escape = theorem_1(
+        float(found["sigma"]), drawn, dim, smoothness=smoothness, hessian_lipschitz=hessian_lipschitz,
+        risk_range=risk_range, failure=failure, constants=constants,
     )  # fmt: skip
-    return DriftEscapeParameters(escape, gradient_bound, kappa, first, later, multiplier, origin)
+    return DriftEscapeParameters(
+        escape, gradient_bound, kappa, first, later, multiplier, f"Theorem 2, constants={constants}"
+    )
 
 
 @checked

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from torch import Tensor
 
-from dpnotes.guarantees import FRESH, WHOLE
+from dpnotes.guarantees import FRESH, WHOLE, Assumption
 from dpnotes.methods.loop import RunOptions, Runs, run
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.goldstein.conversion import OnlineToNonconvex
@@ -63,12 +63,13 @@ class GoldsteinParameters:
       first_directions: the number of directions of a fresh estimate; None means m.
       slack: tau, above 0: the norm of an estimate is at most `(1 + tau)` times the bound on a smoothed gradient.
       independent: if true, an increment draws separate directions at each of its two points, as printed.
-
-    Estimates are clipped, so that the sensitivity always holds.
+      failure: the probability, over the directions, that the sensitivity is exceeded, at least 0 and below 1. With 0,
+        estimates are clipped, and the sensitivity always holds.
 
     Raises:
-      ValueError: an argument is outside its domain, or there are so few directions that the root-mean-square norm of a
-        linear loss's estimate exceeds the clipping norm.
+      ValueError: an argument is outside its domain, or there are too few directions: fewer than the declared
+        sensitivity needs (`least_directions`) or, where estimates are clipped, so few that the root-mean-square norm of
+        a linear loss's estimate exceeds the clipping norm.
     """
 
     num_examples: AtLeastOne
@@ -90,21 +91,31 @@ class GoldsteinParameters:
     first_directions: AtLeastOne | None = None
     slack: Positive = 0.5
     independent: bool = False
+    failure: NonNegative = 0.0
 
     def __post_init__(self) -> None:
+        if self.failure >= 1:
+            raise ValueError(f"Expected failure={self.failure} < 1.")
         if self.window * self.largest_move > self.radius * (1 + _ROUNDING):
             raise ValueError(
                 f"Expected window={self.window} <= radius/largest_move={self.radius / self.largest_move:.6g}: a window "
                 "has to stay within the radius."
             )
-        least = 1 if self.order == "first" else math.ceil((self.dim - 1) / ((1 + self.slack) ** 2 - 1))
-        given = {"first_directions": self.first_directions or self.directions}
-        for name, number in (given | {"directions": self.directions} if self.period > 1 else given).items():
-            if number < least:
+        for name, least in zip(("first_directions", "directions"), self._least(), strict=True):
+            given = self.directions if name == "directions" else self.first_directions or self.directions
+            if given < least:
                 raise ValueError(
-                    f"Expected {name}={number} >= {least}: with fewer, most estimates are longer than "
-                    f"{1 + self.slack:g} times a smoothed gradient, and clipped."
+                    f"Expected {name}={given} >= {least}: with fewer the sensitivity that is promised, of estimates "
+                    f"{1 + self.slack:g} times as long as a smoothed gradient, does not hold"
+                    + (f" with probability 1 - {self.failure:g}." if self.failure else " for most: they are clipped.")
                 )
+
+    def _least(self) -> tuple[int, int]:
+        if self.failure:
+            estimates = 2 * (1 if self.difference_multiplier is None else self.num_steps)
+            return least_directions(self, self.failure / estimates)
+        least = 1 if self.order == "first" else math.ceil((self.dim - 1) / ((1 + self.slack) ** 2 - 1))
+        return least, least if self.period > 1 else 1
 
     @property
     def first_bound(self) -> float:
@@ -154,6 +165,32 @@ class GoldsteinParameters:
         return 0.5 * (resets / self.noise_multiplier**2 + later)
 
 
+def least_directions(parameters: Any, failure: float) -> tuple[int, int]:
+    """Return how many directions keep a fresh estimate, and an increment, within bounds except with this probability.
+
+    The numbers follow from Hoeffding's inequality for vectors (Pinelis 1994): the mean of m independent vectors of norm
+    at most b is farther than r from its expectation with a probability of at most `2 exp(-m r^2 / (8 b^2))`. The bound
+    b is `d L` for a two-point estimate, `2 d L D / alpha` for an increment with common directions, `2 d L` for an
+    increment with independent directions, and `2 L` for a difference of gradients (claims goldstein.own.common,
+    goldstein.own.clipping).
+
+    Args:
+      parameters: of a run (`GoldsteinParameters`).
+      failure: the failure probability of one estimate, in (0, 1).
+
+    Returns:
+      The number m for a fresh estimate, and for an increment.
+    """
+    validate.between(0, 1, failure=failure)
+    d, L, tau, D = parameters.dim, parameters.lipschitz, parameters.slack, parameters.largest_move
+    increment = 2 * smoothing_constant(d) * L * D / parameters.radius
+    common = 2 * d * L * D / parameters.radius
+    longest = 2 * L if parameters.order == "first" else 2 * d * L if parameters.independent else common
+    logarithm = 8 * math.log(2 / failure) / tau**2
+    first = 1 if parameters.order == "first" else math.ceil(logarithm * d**2)
+    return first, math.ceil(logarithm * (longest / increment) ** 2) if parameters.period > 1 else 1
+
+
 # ---------------------------------------------------------------- choices of parameters
 class PlainOptions(TypedDict, total=False):
     """The numbers of `GoldsteinParameters` that are not the theorem's; without `largest_move` it is the theorem's."""
@@ -168,6 +205,7 @@ class EstimateOptions(PlainOptions, total=False):
     """The same for an oracle that reduces variance."""
 
     independent: bool
+    failure: float
 
 
 @checked
@@ -201,9 +239,11 @@ def single_pass(
       initial_gap: Phi, above 0.
       largest_move: D, above 0 and at most alpha; None means the value above. Experiments tune it.
       order: "zeroth" (losses, unless given) or "first" (gradients).
-      directions: m; None means 8 d for losses and 4 for gradients.
+      directions: m; None means 8 d for losses and 4 for gradients, or more if a `failure` above 0 needs more
+        (`least_directions`).
       slack: tau, above 0; 0.5 unless given.
       independent: as in `GoldsteinParameters`; False unless given.
+      failure: as in `GoldsteinParameters`; it is part of delta, and therefore below delta. 0 unless given.
 
     Raises:
       ValueError: an argument is outside its domain, or there are too few examples for one window.
@@ -214,7 +254,8 @@ def single_pass(
       >>> found.num_steps, found.period, found.window, found.directions
       (9936, 184, 368, 32)
     """
-    z, largest_move = _noise(epsilon, delta, radius, initial_gap / lipschitz), options.get("largest_move")
+    failure, largest_move = options.get("failure", 0.0), options.get("largest_move")
+    z = _noise(epsilon, delta, radius, initial_gap / lipschitz, failure)
     if largest_move is None:
         steps, root = num_examples / 2, math.sqrt(dim)
         sampling = (initial_gap**2 * radius / (lipschitz**2 * steps**2 * root)) ** (1 / 3)
@@ -223,7 +264,7 @@ def single_pass(
     options["largest_move"], window = _window(largest_move, radius)
     period = max(1, int(window / math.sqrt(dim)))
     steps = _whole_windows(_steps_of(num_examples, period), window, num_examples)
-    noise = tree_std(epsilon, delta, 1.0, period) if z else 0.0
+    noise = tree_std(epsilon, delta - failure, 1.0, period) if z else 0.0
     live = sum(leaf.bit_count() for leaf in range(1, period + 1)) / period
     return _chosen(
         live, num_examples=num_examples, dim=dim, radius=radius, lipschitz=lipschitz, num_steps=steps,
@@ -263,7 +304,7 @@ def multi_pass(
       initial_gap: Phi, above 0.
       num_steps: T, rounded down to whole windows; None means the value above.
       largest_move: D, above 0 and at most alpha; None means the value above.
-      order: as in `single_pass`, as are `directions`, `slack` and `independent`.
+      order: as in `single_pass`, as are `directions`, `slack`, `independent` and `failure`.
 
     Raises:
       ValueError: an argument is outside its domain, or the run is shorter than one window.
@@ -274,7 +315,8 @@ def multi_pass(
       >>> found.num_steps, found.period, found.window, round(found.budget, 4)
       (27888, 290, 581, 0.028)
     """
-    z, largest_move = _noise(epsilon, delta, radius, initial_gap / lipschitz), options.get("largest_move")
+    failure, largest_move = options.get("failure", 0.0), options.get("largest_move")
+    z = _noise(epsilon, delta, radius, initial_gap / lipschitz, failure)
     beta = (math.sqrt(initial_gap / radius) * lipschitz * dim**0.75 * z / num_examples) ** (2 / 3)
     beta = min(max(beta, lipschitz / math.sqrt(num_examples)), lipschitz)
     options["largest_move"], window = _window(
@@ -350,18 +392,21 @@ def plain(
         1.0, num_examples=num_examples, dim=dim, radius=radius, lipschitz=lipschitz, num_steps=steps,
         window=window, period=1, first_batch=batch, batch=batch, noise_multiplier=z if one else z * math.sqrt(steps),
         difference_multiplier=None if one else 1.0, origin=f"no variance reduction, {passes} pass{'' if one else 'es'}",
-        few=1, **{"order": "first", **options}, independent=False,
+        few=1, **{"order": "first", **options}, independent=False, failure=0.0,
     )  # fmt: skip
 
 
-def _noise(epsilon: float, delta: float, radius: float, largest_radius: float) -> float:
+def _noise(epsilon: float, delta: float, radius: float, largest_radius: float, failure: float = 0.0) -> float:
     """Return z after checking what several arguments must fulfil together; 0 without privacy."""
+    validate.non_negative(failure=failure)
+    if failure >= delta:
+        raise ValueError(f"Expected failure={failure} < delta={delta}, which it is part of.")
     if radius > largest_radius * (1 + _ROUNDING):
         raise ValueError(
             f"Expected radius={radius:.6g} <= initial_gap/lipschitz={largest_radius:.6g}: too large by a factor of "
             f"{radius / largest_radius:.4g}, which the theorems exclude."
         )
-    return gaussian_std(epsilon, delta) if epsilon < math.inf else 0.0
+    return gaussian_std(epsilon, delta - failure) if epsilon < math.inf else 0.0
 
 
 @checked
@@ -390,11 +435,13 @@ def _whole_windows(steps: int, window: int, num_examples: int) -> int:
 def _chosen(live: float, directions: int | None = None, few: int = 4, **numbers: Any) -> GoldsteinParameters:
     """Return the parameters with directions and step size, where an estimate carries `live` noise draws on average.
 
-    Without a number of directions it is 8 d for losses, and `few` for gradients.
+    Without a number of directions it is 8 d for losses, and `few` for gradients, or what a failure probability needs.
     """
     some = GoldsteinParameters(**numbers, step_size=1.0, directions=2**62)
     if directions is None:
-        directions = 8 * some.dim if some.order == "zeroth" else few
+        failure = some.failure / (2 if some.difference_multiplier is None else 2 * some.num_steps)
+        least = least_directions(some, failure) if failure else (0, 0)
+        directions = max(*least, 8 * some.dim if some.order == "zeroth" else few)
     first = 1 if some.order == "first" and some.period > 1 else None  # fresh estimates from gradients: one, as printed
     noise = some.dim * live * (some.noise_multiplier * some.term_sensitivity) ** 2
     return _with_step_size(some, noise, directions=directions, first_directions=first)
@@ -441,15 +488,15 @@ def oracle_of(parameters: Sequence[GoldsteinParameters], problem: Any, device: A
         if len({getattr(p, name) for p in parameters}) > 1:
             raise ValueError(f"Expected parameters of one {name}: runs share it.")
     many = one.difference_multiplier is not None
-    if any((p.difference_multiplier is not None) != many for p in parameters):
-        raise ValueError("Expected parameters all of one pass, or all of many.")
+    if any((p.difference_multiplier is not None, p.failure > 0) != (many, one.failure > 0) for p in parameters):
+        raise ValueError("Expected parameters all of one pass, or all of many, and all with a failure or none.")
     if problem.dim != one.dim:
         raise ValueError(f"Expected dim={one.dim} to be the problem's {problem.dim}.")
     wrong = [p.num_examples for p in parameters if p.num_examples != problem.num_examples]
     if many and wrong:
         raise ValueError(f"Expected num_examples={wrong[0]} to be the problem's {problem.num_examples}.")
     samples = SmoothedSamples(
-        problem, column("radius"), one.directions, one.order, one.first_directions, one.independent
+        problem, column("radius"), one.directions, one.order, one.first_directions, one.independent, not one.failure
     )
     return Spider(
         samples,
@@ -467,7 +514,7 @@ def oracle_of(parameters: Sequence[GoldsteinParameters], problem: Any, device: A
     )
 
 
-def method_of(parameters: Sequence[GoldsteinParameters]) -> OnlineToNonconvex:
+def method_of(parameters: Sequence[GoldsteinParameters], restart: bool = False) -> OnlineToNonconvex:
     """Return the method for runs with these parameters, one set per run.
 
     Example:
@@ -477,7 +524,7 @@ def method_of(parameters: Sequence[GoldsteinParameters]) -> OnlineToNonconvex:
     """
     column = partial(per_run.column, parameters)
     return OnlineToNonconvex(
-        column("num_steps").long(), column("step_size"), column("largest_move"), column("window").long()
+        column("num_steps").long(), column("step_size"), column("largest_move"), column("window").long(), restart
     )
 
 
@@ -488,6 +535,7 @@ def online_to_nonconvex(
     streams: Streams,
     *,
     delta: float,
+    restart: bool = False,
     max_steps: int | None = None,
     **how: Unpack[RunOptions],
 ) -> Runs:
@@ -501,7 +549,9 @@ def online_to_nonconvex(
 
     Formal guarantees:
       Every run is `parameters.budget`-zCDP under replace-one. The guarantees state the equivalent (epsilon, delta) for
-      everything that the run released, whenever it stopped. Estimates are clipped, so the sensitivity is enforced.
+      everything that the run released, whenever it stopped. Estimates are clipped, so the sensitivity is enforced. With
+      a `failure` above 0 they are not clipped: the bounds are assumed to hold except with that probability, which is
+      part of delta, and a run that observes a batch mean above them claims nothing.
 
     Args:
       problem: the data set; order "zeroth" needs its method `losses` (`smoothed.PointLosses`).
@@ -509,6 +559,7 @@ def online_to_nonconvex(
       x: `(runs, dim)` initial points, chosen independently of the data; float64 if D is small compared with them.
       streams: random streams with one key per run.
       delta: in (0, 1), for the guarantees.
+      restart: if true, every window begins with Delta = 0.
       max_steps: a limit on the number of steps, below T.
       observe: called after every step, see `drive`; `OnlineToNonconvex` says how to get the mean over all windows.
       not_covered: other uses of the private data that no guarantee covers, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
@@ -533,6 +584,15 @@ def online_to_nonconvex(
     """
     chosen = [parameters] * len(x) if isinstance(parameters, GoldsteinParameters) else list(parameters)
     validate.same_length(x=x, parameters=chosen, streams=streams)
-    method, oracle = method_of(chosen), oracle_of(chosen, problem, x.device)
+    validate.between(0, 1, delta=delta)
+    failure = max(p.failure for p in chosen)
+    if failure >= delta:
+        raise ValueError(f"Expected delta={delta} > failure={failure}, which is part of it.")
+    method, oracle = method_of(chosen, restart), oracle_of(chosen, problem, x.device)
     steps = max(p.num_steps for p in chosen) if max_steps is None else max_steps
-    return run(method, oracle, x, streams, delta=delta, max_steps=steps, **how)
+    runs = run(method, oracle, x, streams, delta=delta - failure, max_steps=steps, **how)
+    if not failure:
+        return runs
+    rare = Assumption(f"directions exceed no bound, but with a probability of {failure:g}, part of delta", "assumed")
+    claims = tuple(replace(claim, delta=delta, assumptions=(*claim.assumptions, rare)) for claim in runs.guarantees)
+    return replace(runs, guarantees=claims)

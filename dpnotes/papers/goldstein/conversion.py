@@ -73,8 +73,8 @@ class OnlineToNonconvex:
 
     where G1^2 bounds the second moment of g_t and G0^2 that of its error (Proposition 2.6; for an oracle that is
     conditionally unbiased `G0 / sqrt(M)` replaces `2 G0`, claim goldstein.own.prop2.6). c is 5/2: the printed 3/2
-    would need every window to begin with Delta = 0; the paper also prints `G0` instead of `2 G0`. A move has length at
-    most D, but two consecutive points z are up to 2 D apart.
+    would need every window to begin with Delta = 0, as it does with `restart`, where c is 1; the paper also prints `G0`
+    instead of `2 G0`. A move has length at most D, but two consecutive points z are up to 2 D apart.
 
     Differences from the paper: a run that ends before T, because its oracle has no data or budget left, returns the
     average of one of its complete windows. Steps after the last complete window do not affect the output.
@@ -86,6 +86,7 @@ class OnlineToNonconvex:
       step_size: eta, above 0, length over gradient.
       largest_move: D, above 0, a length.
       window: M, at least 1.
+      restart: whether every window begins with Delta = 0.
 
     Each number is the same for all runs, or `(runs,)`.
 
@@ -115,6 +116,7 @@ class OnlineToNonconvex:
     step_size: EachPositive[float | Tensor]
     largest_move: EachPositive[float | Tensor]
     window: EachAtLeastOne[int | Tensor]
+    restart: bool = False
 
     def __post_init__(self) -> None:
         if bool(torch.as_tensor(self.num_steps < self.window).any()):
@@ -141,6 +143,8 @@ class OnlineToNonconvex:
         length = norms(free)
         shrunk = torch.where(length > settings.largest_move, settings.largest_move / length, 1.0)
         move = (shrunk[:, None] * free).to(state.x)
+        if self.restart:
+            move = move.masked_fill(closes[:, None], 0)
         x = iterate + (streams.uniform(_POINT_PURPOSE, state.steps, 1) * move).to(state.x)
         moved, status = arrive(state, estimate, moves, x)
         status = status.masked_fill(moved & (steps >= settings.num_steps), Status.FINISHED)

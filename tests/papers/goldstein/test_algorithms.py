@@ -10,12 +10,14 @@ import torch
 from dpnotes.core import Status
 from dpnotes.papers.goldstein.algorithms import (
     GoldsteinParameters,
+    least_directions,
     multi_pass,
     online_to_nonconvex,
     oracle_of,
     plain,
     single_pass,
 )
+from dpnotes.papers.goldstein.smoothed import SmoothedSamples
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.random.streams import Streams
@@ -104,10 +106,50 @@ def test_runs_without_noise_claim_nothing():
         assert runs.guarantees[0].epsilon == math.inf and runs.state.steps.tolist() == [10]
 
 
+def test_bounds_that_hold_with_high_probability_alone_are_assumed_and_cost_a_part_of_delta():
+    how: dict[str, Any] = {"largest_move": 0.5, "failure": 1e-7}
+    common = single_pass(1000, DIM, EPSILON, DELTA, **sizes(**how))
+    independent = single_pass(1000, DIM, EPSILON, DELTA, **sizes(**how), independent=True)
+    assert common.directions == max(least_directions(common, 0.5e-7))
+    assert independent.directions == max(least_directions(independent, 0.5e-7)) and independent.budget == common.budget
+    runs = online_to_nonconvex(
+        distances(50), replace(common, num_steps=10), torch.ones(1, DIM).double(), Streams.of(0, ["a"]), delta=DELTA
+    )
+    (claim,) = runs.guarantees
+    assert claim.holds and claim.delta == DELTA and claim.epsilon == pytest.approx(EPSILON, rel=1e-6)
+    assert any("part of delta" in assumption.statement for assumption in claim.assumptions)
+    enforced = single_pass(1000, DIM, EPSILON, DELTA, **sizes(largest_move=0.5))
+    assert enforced.noise_multiplier < common.noise_multiplier, "a part of delta is the directions'"
+    with pytest.raises(ValueError, match=r"Expected delta=1e-08 > failure=1e-07"):
+        online_to_nonconvex(distances(50), common, torch.ones(1, DIM).double(), Streams.of(0, ["a"]), delta=1e-8)
+
+
+def test_the_probability_that_is_promised_of_directions_holds():
+    """A linear loss at a failure probability of 5%, in 2,000 estimates; the control has 1% of the directions."""
+    chosen = replace(single_pass(1000, DIM, EPSILON, DELTA, **sizes(largest_move=0.1)), slack=0.5)
+    slope = torch.nn.functional.normalize(torch.ones(1, DIM).double())
+    problem = CustomProblem(lambda x, a: x @ a, DIM, slope)
+    none = torch.zeros(2000, dtype=torch.int64)
+
+    def exceeded(directions: int) -> float:
+        samples = SmoothedSamples(problem, chosen.radius, directions, clipped=False)
+        batch = samples.batch(none, none + 1, Streams.of("exceeded", range(2000)), none)
+        x = torch.zeros(2000, DIM).double()
+        return float((batch.term(x, x, none == 0, x[:, 0]).norm(dim=1) > 1.5).double().mean())
+
+    least, _ = least_directions(chosen, 0.05)
+    assert exceeded(least) <= 0.05 < exceeded(max(1, least // 100))
+
+
 REFUSED: dict[str, tuple[Any, int, int, dict[str, Any], str]] = {
     "alpha > Phi/L": (plain, 1000, 3, {"radius": 2.5}, "radius=2.5 <= .*=2: too large by a factor of 1.25"),
     "D > alpha": (multi_pass, 1000, 3, {"largest_move": 0.6}, "largest_move=0.6 <="),
-    "m too small": (single_pass, 1000, 9, FAR | {"directions": 6}, "first_directions=6 >= 7: .*, and clipped"),
+    "m too small": (single_pass, 1000, 9, FAR | {"directions": 6}, "first_directions=6 >= 7: .*: they are clipped"),
+    "m too small for a probability": (
+        single_pass, 1000, 9, FAR | {"directions": 100, "failure": 1e-7},
+        r"first_directions=100 >= \d+: .* with probability 1 - 1e-07",
+    ),
+    "failure above delta": (single_pass, 1000, 3, {"failure": 1e-5}, "failure=1e-05 < delta=1e-06"),
     "less than a window": (single_pass, 20, 3, {"largest_move": 0.01}, ".* to last for a window of 50 steps"),
 }  # fmt: skip
 MISMATCHED: dict[str, tuple[Any, int, str]] = {
@@ -134,3 +176,17 @@ def test_parameters_that_do_not_fit_are_refused_by_name(name: str):
     chosen, num_examples, message = MISMATCHED[name]
     with pytest.raises(ValueError, match=f"Expected {message}"):
         oracle_of(chosen(), distances(num_examples))
+
+
+@pytest.mark.slow
+def test_runs_of_their_own_numbers_are_one_batch():
+    choices = [choice("plain, one pass"), choice("plain, one pass", 4.0)]
+    choices[1] = replace(choices[1], num_steps=50)
+    start, streams = torch.ones(2, DIM, dtype=torch.float64), Streams.of("own", ["a", "b"])
+    both = online_to_nonconvex(distances(1000), choices, start, streams, delta=DELTA, max_steps=60)
+    for run, chosen in enumerate(choices):
+        index = torch.tensor([run])
+        alone = online_to_nonconvex(
+            distances(1000), chosen, start[index], streams.take(index), delta=DELTA, max_steps=60
+        )
+        assert torch.allclose(both.x[index], alone.x, atol=1e-10) and both.guarantees[run] == alone.guarantees[0]

@@ -66,6 +66,13 @@ def test_windows_are_means_of_the_points_that_were_asked_and_each_is_returned_as
     assert (counts - uneven).abs().max() > 4.5 * (0.25 * 0.75 / runs) ** 0.5, "control"
 
 
+def test_a_window_begins_at_rest_with_restart():
+    start = torch.zeros(1, 1, dtype=torch.float64)
+    for restart in (True, False):
+        _, seen = driven(OnlineToNonconvex(9, 1.0, 0.5, 3, restart), Field(lambda x: -torch.ones_like(x), 1), start)
+        assert [bool(state.move == 0) for state in seen] == [False, False, restart] * 3
+
+
 def test_a_run_that_ends_early_returns_a_window_that_is_whole_or_where_it_is():
     start = torch.zeros(40, 1, dtype=torch.float64)
     gradient = lambda x: -torch.ones_like(x)  # noqa: E731

@@ -32,19 +32,29 @@ from dpnotes.oracles.holdings import ClientSamples
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
+from dpnotes.papers.adaptive_batch.algorithms import practical, stochastic_spider
+from dpnotes.papers.drift_escape.algorithms import drift_escape, practical_escape
+from dpnotes.papers.drift_escape.algorithms import practical as practical_oracle
+from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
+from dpnotes.papers.drift_escape.distributed import distributed_drift_escape
+from dpnotes.papers.drift_escape.distributed import practical as clients_practical
 from dpnotes.papers.drift_escape.escaping import DriftEscape
+from dpnotes.papers.goldstein.algorithms import online_to_nonconvex, plain
 from dpnotes.papers.goldstein.conversion import OnlineToNonconvex
+from dpnotes.papers.noisy_sgd.algorithms import clipped_noisy_sgd
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.factorisation import BandedSquareRoot
 from dpnotes.privacy.mechanisms import Gaussian, Laplace
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import exponential, uniform
 from dpnotes.privacy.tree import Tree
+from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
+from dpnotes.train.noise import NoiseChoice
 from dpnotes.util import checks
 from dpnotes.util.lineage import Lineage
 
@@ -314,6 +324,7 @@ def test_every_oracle_and_method_is_here() -> None:
     }
 
 
+# ---------------------------------------------------------------- front doors
 def toy(name: str, shape: tuple[int, ...], num_classes: int, train: int = 60, test: int = 20) -> Dataset:
     """Return inputs in [0, 1] with learnable labels."""
     count = train + test
@@ -322,3 +333,73 @@ def toy(name: str, shape: tuple[int, ...], num_classes: int, train: int = 60, te
     labels = torch.arange(count) % num_classes
     inputs = (inputs + labels.view(-1, *[1] * len(shape)) / num_classes) / 2
     return Dataset(name, inputs[:train], labels[:train], inputs[train:], labels[train:], num_classes, "none", "here")
+
+
+def clipped_steps(device: str) -> Any:
+    problem = network(device)
+    x, streams = start(problem.dim, device)
+    noise = [NoiseChoice(0.1, 1.0, 1e-6, "by hand")] * RUNS
+    return clipped_noisy_sgd(
+        problem, noise, x, streams, sampling=POISSON, relation=Relation.ZERO_OUT, norm_bound=5.0, step_size=0.1,
+        num_steps=4, delta=1e-6,
+    )  # fmt: skip
+
+
+SIZES: dict[str, Any] = {"gradient_bound": 4.0, "smoothness": 4.0, "hessian_lipschitz": 1.0}
+
+
+def adapts(device: str) -> Any:
+    choice = practical(0.1, 4, 1.0, 1e-6, **SIZES, initial_gap=8.0)
+    x, streams = start(4, device)
+    return stochastic_spider(VirtualSamples(population(), 10**9), choice, x, streams, delta=1e-6, max_steps=30)
+
+
+def escapes(device: str) -> Any:
+    escape = practical_escape(0.2, smoothness=4.0, hessian_lipschitz=1.0, risk_range=8.0, step_size=0.25)
+    choice = practical_oracle(escape, 4, 1.0, 1e-6, gradient_bound=4.0)
+    x, streams = start(4, device)
+    return drift_escape(VirtualSamples(population(), 10**12), choice, x, streams, delta=1e-6, max_steps=40)
+
+
+def converts(device: str) -> Any:
+    sizes: dict[str, Any] = {"radius": 0.5, "lipschitz": 1.0, "initial_gap": 2.0, "largest_move": 0.1}
+    examples = torch.linspace(0, 1, 400, device=device).double().view(200, 2)
+    problem = CustomProblem(lambda x, a: (x - a).norm(), 2, examples)
+    x, streams = start(2, device)
+    return online_to_nonconvex(problem, plain(200, 2, 8.0, 1e-6, **sizes), x.double(), streams, delta=1e-6, max_steps=6)
+
+
+def clients_escape(device: str) -> Any:
+    sizes: dict[str, Any] = {"smoothness": 4.0, "hessian_lipschitz": 1.0, "risk_range": 8.0, "step_size": 0.25}
+    choice = clients_practical(practical_escape(0.2, **sizes), 4, 1.0, 1e-6, 3, gradient_bound=4.0)
+    x, streams = start(4, device)
+    return distributed_drift_escape(
+        lambda _: VirtualSamples(population(), 10**12), choice, 0.1 * x, streams, blocks=Blocks(3, 2), delta=1e-6,
+        max_steps=20,
+    )  # fmt: skip
+
+
+def clients_descend(device: str) -> Any:
+    problem = network(device)
+    x, streams = start(problem.dim, device)
+    return distributed_noisy_sgd(
+        lambda _: problem, x, streams, blocks=Blocks(3, 1), epsilon=4.0, delta=1e-6, norm_bound=0.5, step_size=0.5,
+        num_steps=4,
+    )  # fmt: skip
+
+
+# The doors that no experiment of `test_device_experiments` calls on a device.
+DOORS: dict[Callable[..., Any], Program] = {
+    distributed_drift_escape: clients_escape,
+    distributed_noisy_sgd: clients_descend,
+    online_to_nonconvex: converts,
+    clipped_noisy_sgd: clipped_steps,
+    stochastic_spider: adapts,
+    drift_escape: escapes,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+def test_front_doors(door: Callable[..., Any]) -> None:
+    check(DOORS[door])

@@ -84,7 +84,7 @@ bench: $(VENV)/.dev  ## the speed table, against plain torch and Opacus
 gpu: $(VENV)/.dev  ## on a GPU: tests, benchmarks, paper results by value per minute; goes on (MINUTES=9, OUT=gpu)
 	$(QUIET_ENV) $(BIN)/dpnotes gpu --minutes $(MINUTES) --out $(OUT)
 
-attack: $(VENV)/.dev  ## fuzz, code of one's own, kills -9 and audits of every door, 20 minutes; figures into docs/privacy.md
+attack: $(VENV)/.dev  ## code of one's own, kills -9 and audits of every door, 20 minutes; figures into docs/privacy.md
 	$(QUIET_ENV) $(BIN)/python -m tests.attack all --write
 
 mutants: $(VENV)/.dev  ## 300 changes of a line, each against the tests of its part: hours; goes on where it stopped

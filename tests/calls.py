@@ -30,26 +30,19 @@ from dpnotes.papers.goldstein.algorithms import single_pass as goldstein_choice
 from dpnotes.privacy.audit import GaussianPair, MixturePair, ScaledPair
 from dpnotes.privacy.events import Event
 from dpnotes.privacy.mechanisms import Gaussian
-from dpnotes.privacy.museum import exhibits
-from dpnotes.privacy.museum.releases import answers
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.problems.custom import CustomProblem
-from dpnotes.problems.datasets.cola import Corpus, Sentences
+from dpnotes.problems.datasets.cola import Sentences
 from dpnotes.problems.datasets.dataset import Dataset, gaussian_like
-from dpnotes.problems.landscapes import Reflected
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.problems.quadratics import Quadratic
-from dpnotes.problems.saddles import PopulationSensing
-from dpnotes.problems.sensing import QuadraticSensing
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
-from dpnotes.train.loop import Evaluation
 from dpnotes.train.noise import NoiseChoice
 from dpnotes.train.plan import TrainingPlan
-from tests.public import INSIDE, NUMBER, callables, numbers_of
-from tests.sentences import TINY_BERT, character_tokenizer
+from tests.public import DATA, INSIDE, NUMBER, callables, numbers_of
 
 
 # ---------------------------------------------------------------- how each of them is called
@@ -152,7 +145,6 @@ USUAL: dict[str, Callable[[], Any]] = {
     "alpha": lambda: 0.2,
     "batch_size": lambda: 10,
     "blocks": lambda: Blocks(2, 2),
-    "broken": lambda: True,
     "call": lambda: 0,
     "clip": lambda: 1.0,
     "data": data,
@@ -183,7 +175,6 @@ USUAL: dict[str, Callable[[], Any]] = {
     "noise_multiplier": lambda: 1.0,
     "noise_std": lambda: 1.0,
     "norm_bound": lambda: 1.0,
-    "num_classes": lambda: 2,
     "num_examples": lambda: 20,
     "num_runs": lambda: 2,
     "num_steps": lambda: 3,
@@ -199,13 +190,11 @@ USUAL: dict[str, Callable[[], Any]] = {
     "samples": lambda: VirtualSamples(data(), 10**12),
     "sampling": lambda: WHOLE,
     "seed": lambda: 0,
-    "signal": lambda: torch.tensor([[2.0], [1.0]]),
     "size": lambda: 4,
     "smallest_eigenvalues": lambda: torch.tensor([[1.0, 0.5]]),
     "smoothness": lambda: 1.0,
     "step_size": lambda: 0.1,
     "streams": lambda: Streams.of(0, ["a", "b"]),
-    "t": lambda: torch.arange(3.0),
     "threshold": lambda: 0.1,
     "window": lambda: 5.0,
     "without": lambda: zeros(2),
@@ -222,11 +211,9 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "atlas.question.Question": lambda: {"given": asked().given, "goal": "sosp"},
     "atlas.question.ask": lambda: {"goal": "sosp", "numbers": {"n": 100, "d": 4, "epsilon": 1.0, "delta": 1e-5}},
     "atlas.ranking.choose": lambda: {"n": 100, "d": 4, "goal": "sosp", "details": False},
-    "atlas.ranking.ranked": lambda: {"question": asked(), "details": False},
     "core.Constant": lambda: {"basis": "proved", "where": "here"},
     "core.Price": lambda: {"noise_multiplier": torch.ones(1), "charged": torch.tensor([True])},
     "guarantees.Assumption": lambda: {"statement": "numbers are real", "basis": "assumed"},
-    "guarantees.assumptions_of_runs": lambda: {"secret_seed": False},
     "measure.lanczos.lanczos": lambda: {
         "hvp": eigenvalue_question()["hvp"],
         "start": torch.ones(2, 30, dtype=torch.float64),
@@ -259,7 +246,6 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "oracles.holdings.dirichlet_split": lambda: {"labels": torch.arange(20) % 2},
     "oracles.holdings.ClientSamples": lambda: {"holdings": (torch.arange(5),), "clients": torch.zeros(2).long()},
     "oracles.holdings.ClientSamples.of": lambda: {"holdings": [torch.arange(5)]},
-    "oracles.holdings.TiltedSamples": lambda: {"samples": VirtualSamples(data(), 10**9), "tilts": zeros(2, 4)},
     "oracles.clipped.ClippedGradient": lambda: {"noise": FixedNoise.of([uniform(0.2, 5)] * 2)},
     "oracles.clipped.ClippedGradient.guarantee": lambda: {
         "state": instance("oracles.clipped.ClippedGradient").init(zeros(2, 2))
@@ -282,7 +268,6 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "batch_per_gradient": 10.0,
     },
     "papers.adaptive_batch.algorithms.spider_of": lambda: {"parameters": [adaptive()]},
-    "papers.adaptive_batch.algorithms.method_of": lambda: {"parameters": [adaptive()]},
     "papers.adaptive_batch.algorithms.theorem_3_11": lambda: {"num_examples": 1e9},
     "papers.adaptive_batch.algorithms.stochastic_spider": lambda: {
         "parameters": adaptive(),
@@ -290,7 +275,6 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "max_steps": 2,
     },
     "papers.budget_schedules.algorithms.private_gradient_descent": lambda: {"noise": [uniform(0.2, 2)] * 2},
-    "papers.drift_escape.algorithms.spider_of": lambda: {"parameters": [escaping()]},
     "papers.drift_escape.algorithms.method_of": lambda: {"escapes": [escape()]},
     "papers.drift_escape.algorithms.theorem_1": lambda: {"sigma": 1e-8, "r": 1e-10, "s": 10.0},
     "papers.drift_escape.algorithms.practical_escape": lambda: {"step_size": 0.2},
@@ -308,13 +292,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "examples_at_once": 2,
     },
     "papers.drift_escape.selection.Selection": lambda: {"sizes": (30, 20)},
-    "papers.drift_escape.selection.Selection.accepts": lambda: {"norms": zeros(2), "eigenvalues": zeros(2)},
     "papers.drift_escape.selection.GradientAndHessian.guarantee": lambda: {"state": curved().init(zeros(2, 4))},
-    "papers.drift_escape.selection.distributed_selection": lambda: {
-        "models": zeros(2, 2, 4),
-        "derivatives_of": lambda members: curved(len(members)).derivatives,
-        "selection": question(),
-    },
     "papers.drift_escape.baseline.distributed_noisy_sgd": lambda: {
         "problem_of": lambda _: quadratic(),
         "blocks": Blocks(3, 1),
@@ -329,8 +307,6 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "options": {"largest_move": 0.1},
     },
     "papers.goldstein.algorithms.plain": lambda: {"num_examples": 5000, "options": {"largest_move": 0.1}},
-    "papers.goldstein.algorithms.oracle_of": lambda: {"parameters": [goldstein()] * 2, "problem": kinks()},
-    "papers.goldstein.algorithms.method_of": lambda: {"parameters": [goldstein()] * 2},
     "papers.goldstein.algorithms.online_to_nonconvex": lambda: {
         "problem": kinks(),
         "parameters": goldstein(),
@@ -347,12 +323,6 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "train.optimiser.Optimised": lambda: {"optimizer": torch.optim.AdamW, "shapes": [torch.Size([4])]},
     "train.loop.Evaluation": lambda: {"data": images(), "every": 2},
     "train.loop.Checkpoint": lambda: {"path": Path("never")},
-    "train.loop.train": lambda: {
-        "oracle": minibatch(module_problem()),
-        "x": torch.zeros(2, 10),
-        "evaluation": Evaluation(images(), 2),
-        "method": Descent(0.1),
-    },
     "privacy.audit.bounds.LowerBound": lambda: {"method": "test"},
     "privacy.audit.bounds.epsilon_from_counts": lambda: {"hits": 15, "false_hits": 1},
     "privacy.audit.bounds.choose_threshold": lambda: {
@@ -365,7 +335,6 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "privacy.audit.one_run.one_run_p_value": lambda: {"num_canaries": 30, "num_guesses": 20},
     "privacy.audit.one_run.guess": lambda: {"scores": torch.arange(10.0)},
     "privacy.audit.one_run.one_run": lambda: {"included": torch.arange(10) % 2 == 0, "guesses": torch.ones(10)},
-    "privacy.audit.pairs.ScaledPair": lambda: {"means": zeros(2, 3), "stds": (1.0, 2.0)},
     "privacy.audit.pairs.GaussianPair.of": lambda: {
         "release": lambda x, z: x + 3 * z,
         "included": torch.ones(2),
@@ -394,13 +363,6 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "privacy.calibration.noise_multiplier": lambda: {"events": lambda z: [Event(z, Relation.ZERO_OUT)]},
     "privacy.factorisation.noise_of_sums": lambda: {"scheme": "square root"},
     "privacy.filter.Filter": lambda: {"budget": torch.ones(2, dtype=torch.float64)},
-    "privacy.museum.exhibit.Setting": lambda: {"options": {"noise_std": 1.0}},
-    "privacy.museum.exhibit.Setting.scores": lambda: {"release": answers, "pair": pair(), "included": True},
-    "privacy.noise.FixedNoise": lambda: {
-        "multipliers": torch.ones(2, 3, dtype=torch.float64),
-        "num_steps": torch.tensor([3, 2]),
-        "budget": torch.ones(2, dtype=torch.float64),
-    },
     "privacy.noise.LossAdaptiveNoise": lambda: {
         "budget": torch.ones(2),
         "first_cost": torch.ones(2) / 10,
@@ -419,46 +381,15 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "privacy.schedules.from_influence": lambda: {"influence": [1, 2]},
     "privacy.search.Search": lambda: SEARCH,
     "privacy.search.Search.guarantee": lambda: {"released": [Event(10.0, Relation.REPLACE_ONE)], "claim": NOTHING},
-    "problems.architectures.conv_net": lambda: {"width": 2},
-    "problems.architectures.resnet18": lambda: {"width": 2},
-    "problems.architectures.BasicBlock": lambda: {"inputs": 3, "norm": "batch", "activation": "relu"},
     "problems.custom.CustomProblem": lambda: {
         "loss": lambda point, example: point @ example,
         "data": (torch.ones(3, 2),),
     },
-    "problems.datasets.dataset.Dataset": lambda: {
-        "train_inputs": torch.ones(3, 2),
-        "train_labels": torch.tensor([0, 1, 0]),
-        "test_inputs": torch.ones(3, 2),
-        "test_labels": torch.tensor([0, 1, 0]),
-        "licence": "none",
-        "source": "here",
-    },
-    "problems.datasets.dataset.subset": lambda: {"dataset": images(), "num_examples": 5},
-    "problems.landscapes.Saddle": lambda: {"point": zeros(2), "direction": zeros(2)},
     "problems.modules.ModuleProblem": lambda: {"max_examples_at_once": 4},
     "problems.modules.ModuleProblem.augmented": lambda: {"self": image_problem(), "calls": 0},
     "problems.modules.ModuleProblem.drawing": lambda: {"self": module_problem(), "calls": 0},
     "problems.networks.TwoLayerNetwork": lambda: {"inputs": torch.ones(3, 2), "labels": torch.tensor([0, 1, 0])},
-    "problems.nonsmooth.MinOfNorms.sample": lambda: {"centers": torch.eye(2)},
-    "problems.datasets.mnist.pooled": lambda: {"images": torch.ones(2, 784)},
-    "problems.preprocessing.projected": lambda: {"data": gaussian_like(10, 3, 2, 0), "num_components": 2},
-    "problems.preprocessing.fit": lambda: {"inputs": torch.arange(30.0).sin().view(10, 3), "num_components": 2},
-    "problems.quadratics.log_spectrum": lambda: {"condition_number": 10.0},
-    "problems.quadratics.Quadratic.sample": lambda: {"spectrum": torch.tensor([1.0, 0.1])},
-    "problems.quadratics.Quadratic.expected_excess_risk": lambda: {"x0": [1.0, 1.0], "noise_std": [0.1, 0.1]},
-    "problems.robust.RobustRegression": lambda: {"inputs": torch.eye(2), "targets": torch.ones(2)},
-    "problems.sensing.QuadraticSensing": lambda: {"measurements": torch.ones(3, 2), "targets": torch.ones(3)},
-    "problems.smoothing.lasry_lions_phase": lambda: {"target": 5.0},
-    "problems.separable.DoubleWell": lambda: {"radius": 2.0},
-    "problems.text.tokenise": lambda: {
-        "corpus": Corpus("test", SENTENCES, SENTENCES, SENTENCES, "none", "here"),
-        "tokenizer": character_tokenizer,
-    },
-    "problems.text.BertSize": lambda: dataclasses.asdict(TINY_BERT),
-    "problems.text.Bert": lambda: {"size": TINY_BERT},
     "guarantees.Sampling": lambda: {"scheme": "poisson"},
-    "random.streams.Streams": lambda: {"keys": torch.zeros(2, 2, dtype=torch.int64)},
     "random.streams.Streams.of": lambda: {"runs": ["a"]},
 }
 
@@ -473,14 +404,6 @@ SELVES: dict[str, Callable[[], Any]] = {
     "privacy.audit.pairs.Pair": pair,
     "privacy.audit.pairs.MixturePair": mixture,
     "privacy.audit.pairs.ScaledPair": lambda: ScaledPair(zeros(2, 2), (1.0, 2.0)),
-    "privacy.museum.exhibit.Exhibit": lambda: exhibits()[0],
-    "problems.landscapes.Reflected": lambda: Reflected(Separable([(Cosine(1.0), 2)]), torch.ones(2)),
-    "problems.modules.ModuleProblem": module_problem,
-    "problems.quadratics.Quadratic": quadratic,
-    "problems.saddles.PopulationSensing": lambda: PopulationSensing(torch.tensor([[2.0], [0.0], [0.0]])),
-    "problems.sensing.QuadraticSensing": lambda: QuadraticSensing.sample(torch.ones(2, 1), 5, 0),
-    "problems.separable.Separable": lambda: Separable([(Cosine(1.0), 2)]),
-    "problems.virtual.VirtualData": data,
     "random.streams.Streams": lambda: Streams.of(0, ["a", "b"]),
 }
 
@@ -521,5 +444,5 @@ def call(name: str, arguments: dict[str, Any]) -> Any:
     return KNOWN[name](*bound.args, **bound.kwargs)
 
 
-KNOWN = {name: function for name, function in callables() if name not in INSIDE}
+KNOWN = {name: function for name, function in callables() if name not in INSIDE and not name.startswith(DATA)}
 DOORS = {name: function for name, function in KNOWN.items() if numbers_of(function)}

@@ -1,24 +1,24 @@
 """A small part of each attack, so that it cannot decay: each part must detect a planted fault."""
 
-import math
-import random
+import importlib
+import inspect
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import test_device
-import torch
 from scipy import stats
 
-from dpnotes import oracles, privacy
-from dpnotes.core import Guarantee, Ledger, Price, Relation
+from dpnotes import oracles, papers, privacy
+from dpnotes.core import Guarantee, Relation
 from dpnotes.privacy.mechanisms import Exact
 from dpnotes.random.streams import Streams
-from tests.attack import audits, beneath, doors, fuzz, kills, mutants, signals
+from tests.attack import audits, beneath, doors, kills, mutants, signals
 from tests.attack.__main__ import PAGE, SIZES, with_figures
 
 
@@ -26,127 +26,7 @@ from tests.attack.__main__ import PAGE, SIZES, with_figures
 def test_the_command_starts_where_pytest_is_not_there_to_find_helpers():
     command = [sys.executable, "-m", "tests.attack", "--help"]
     found = subprocess.run(command, cwd=PAGE.parents[1], capture_output=True, text=True, check=False)
-    assert found.returncode == 0 and "fuzz" in found.stdout, found.stderr
-
-
-# ---------------------------------------------------------------- fuzz
-def good(epsilon: float) -> float:
-    """Return 1 / epsilon, infinite at 0."""
-    if not epsilon >= 0:
-        raise ValueError(f"Expected epsilon={epsilon!r} >= 0.")
-    return 1 / epsilon if epsilon else math.inf
-
-
-def unknown(epsilon: float) -> float:
-    return {1.0: 2.0}[epsilon]
-
-
-def wordy(epsilon: float) -> None:
-    raise ValueError(f"Expected\nepsilon={epsilon}")
-
-
-def nameless(epsilon: float) -> None:
-    raise ValueError("bad value")
-
-
-def undefined(epsilon: float) -> float:
-    return math.nan
-
-
-def dominant(epsilon: float) -> float:
-    """Return the dominant divergence; neither word says that the answer may be undefined."""
-    return math.nan
-
-
-def vague(x: float) -> None:
-    raise ValueError("Expected a tensor of another size, max 3")
-
-
-def greedy(epsilon: float) -> None:
-    raise MemoryError("Unable to allocate 1 GiB")
-
-
-def undivided(epsilon: float) -> float:
-    """Divide by 0."""
-    return epsilon / 0
-
-
-def slow(epsilon: float) -> None:
-    time.sleep(5)
-
-
-def impossible(epsilon: float) -> Guarantee:
-    claim = Guarantee(1.0, 0.1, Relation.ZERO_OUT, "a test")
-    object.__setattr__(claim, "nominal_epsilon", -1.0)
-    return claim
-
-
-def silent(epsilon: float) -> tuple[Guarantee, Ledger]:
-    none = Price(torch.zeros(1), torch.ones(1).bool(), Relation.ZERO_OUT)
-    return Guarantee(1.0, 0.1, Relation.ZERO_OUT, "a test"), Ledger([none])
-
-
-BAD = {
-    unknown: "KeyError", wordy: "of 2 lines", nameless: "names no argument", undefined: "NaN", slow: "no answer within",
-    impossible: "claims epsilon = -1", silent: "without noise",
-    dominant: "NaN", greedy: "MemoryError",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("function", BAD, ids=lambda function: function.__name__)
-def test_fuzz_reports_what_is_bad(function):
-    call = {function.__name__: [((), {"epsilon": 2.0})]}
-    found = fuzz.attack(1 if function is slow else 5, {function.__name__: function}, call, commands=0, seconds=0.2)
-    assert found.findings and all(BAD[function] in finding.wrong for finding in found.findings)
-
-
-def test_an_exemption_is_no_wider_than_its_reason():
-    def judged(function, **arguments):
-        return fuzz.one_call(function.__name__, function, ((), arguments))[1]
-
-    assert "names no argument" in judged(vague, x=1.0)  # neither the x in "max" nor another library's "Expected" counts
-    assert judged(greedy, epsilon=2**31) == judged(undivided, epsilon=1e-300) == ""
-    assert [judged(undivided, epsilon=e)[:17] for e in (math.nan, math.inf, 1.0)] == ["ZeroDivisionError"] * 3
-
-
-def test_fuzz_reports_nothing_of_what_is_good():
-    table = {"good": [((), {"epsilon": 2.0})]}
-    found = fuzz.attack(300, {"good": good}, table, commands=0)
-    assert [f for f in found.findings if "not supported between" not in f.wrong] == []
-    assert found.answered > 50 and found.refused > 50
-
-
-def test_fuzz_finds_the_library_and_calls_it():
-    named = fuzz.public()
-    assert len(named) > 200 and "privacy.schedules.uniform" in named
-    some = {
-        name: value for name, value in named.items() if name.startswith(("privacy.schedules", "guarantees.Sampling"))
-    }
-    table = fuzz.examples(some)
-    assert set(table) >= {"privacy.schedules.uniform", "privacy.schedules.exponential", "guarantees.Sampling"}
-    found = fuzz.attack(200, some, table, commands=0)
-    assert found.covered == len(table) and found.answered > 10 and found.refused > 50
-    assert not [finding for finding in found.findings if finding.kind == "answer"]
-
-
-def test_the_fuzz_is_seeded():
-    table = {"good": [((), {"epsilon": 2.0})]}
-    one, again, other = ([fuzz.shown(fuzz.changed(table["good"][0], random.Random(s)))] for s in (1, 1, 2))
-    assert one == again != other
-
-
-def test_a_command_line_is_judged():
-    assert fuzz.one_command(["calc", "nothing"]) == ("refused", "")
-    assert fuzz.one_command(["cite", "goldstein"]) == ("answered", "")
-    assert fuzz.one_command(["calc", "--nonsense"]) == ("refused", "")
-
-
-def test_a_command_line_that_breaks_is_reported(monkeypatch: pytest.MonkeyPatch):
-    def broken(name: str) -> None:
-        raise KeyError(name)
-
-    monkeypatch.setattr("dpnotes.cli.claims._calculator", broken)
-    assert fuzz.one_command(["calc", "goldstein.node"]) == ("refused", "KeyError: 'goldstein.node'")
+    assert found.returncode == 0 and "audits" in found.stdout, found.stderr
 
 
 # ---------------------------------------------------------------- beneath
@@ -186,12 +66,24 @@ def test_control_a_byte_that_differs_is_noticed(tmp_path: Path):
 
 
 # ---------------------------------------------------------------- audits
+def front_doors() -> set[Callable[..., Any]]:
+    """Return the public functions of papers and of training that run an algorithm on data."""
+    parts = ("algorithms", "baseline", "distributed", "selection")
+    names = [f"dpnotes.papers.{paper}.{part}" for paper in papers.PAPERS for part in parts]
+    modules = [importlib.import_module(n) for n in (*names, "dpnotes.train.loop") if doors.find_spec(n) is not None]
+    members = {value for module in modules for value in vars(module).values() if inspect.isfunction(value)}
+    ours = {f for f in members if sys.modules[f.__module__] in modules and not f.__name__.startswith("_")}
+    asked = {f: inspect.signature(f).parameters.keys() for f in ours}
+    return {f for f, names in asked.items() if "streams" in names and {"x", "models"} & names}
+
+
 def test_every_door_has_an_audit():
     covered = {part for door in doors.doors().values() for part in door.covers}
     mechanisms = test_device.classes(privacy, "release", "cost") - {Exact}
     if doors.find_spec("opendp") is None:
         mechanisms -= {doors.discrete.DiscreteGaussian}
-    assert set(test_device.DOORS) | test_device.classes(oracles, "estimate", "declared") | mechanisms <= covered
+    assert len(front_doors()) == 12
+    assert front_doors() | test_device.classes(oracles, "estimate", "declared") | mechanisms <= covered
 
 
 def test_so_many_rejections_have_the_chance_that_is_said():
@@ -295,4 +187,4 @@ def test_figures_go_between_their_markers():
         written = with_figures(page, name, ["a figure"])
         assert "\n\na figure\n\n" in written and with_figures(written, name, ["a figure"]) == written
     with pytest.raises(ValueError, match="once each"):
-        with_figures("no markers", "fuzz", [])
+        with_figures("no markers", "audits", [])

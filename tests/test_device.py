@@ -11,17 +11,15 @@ import math
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from modules import small_conv_net
 from pretend_device import PretendCuda
 from torch import Tensor
 
-from dpnotes import methods, oracles, papers
+from dpnotes import methods, oracles
 from dpnotes.core import WHOLE, Ledger, Mechanism, Price, Relation, Request, Sampling, Sensitive, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import Runs, drive
@@ -35,18 +33,15 @@ from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.adaptive_batch.algorithms import practical, stochastic_spider
-from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.papers.drift_escape.algorithms import drift_escape, practical_escape
 from dpnotes.papers.drift_escape.algorithms import practical as practical_oracle
 from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
-from dpnotes.papers.drift_escape.derivatives import ExampleDerivatives
 from dpnotes.papers.drift_escape.distributed import distributed_drift_escape
 from dpnotes.papers.drift_escape.distributed import practical as clients_practical
 from dpnotes.papers.drift_escape.escaping import DriftEscape
-from dpnotes.papers.drift_escape.selection import Selection, distributed_selection, trusted_selection
 from dpnotes.papers.goldstein.algorithms import online_to_nonconvex, plain
 from dpnotes.papers.goldstein.conversion import OnlineToNonconvex
-from dpnotes.papers.noisy_sgd.algorithms import clipped_noisy_sgd, noisy_sgd, noisy_sgd_on_fresh_data
+from dpnotes.papers.noisy_sgd.algorithms import clipped_noisy_sgd
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.factorisation import BandedSquareRoot
 from dpnotes.privacy.mechanisms import Gaussian, Laplace
@@ -55,12 +50,10 @@ from dpnotes.privacy.schedules import exponential, uniform
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.datasets.dataset import Dataset
-from dpnotes.problems.modules import ModuleProblem
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
-from dpnotes.train.loop import Evaluation, train
 from dpnotes.train.noise import NoiseChoice
 from dpnotes.util import checks
 from dpnotes.util.lineage import Lineage
@@ -342,20 +335,14 @@ def toy(name: str, shape: tuple[int, ...], num_classes: int, train: int = 60, te
     return Dataset(name, inputs[:train], labels[:train], inputs[train:], labels[train:], num_classes, "none", "here")
 
 
-def descends(device: str) -> Any:
+def clipped_steps(device: str) -> Any:
     problem = network(device)
     x, streams = start(problem.dim, device)
-    return private_gradient_descent(
-        problem, SCHEDULES, x, streams, clip=0.5, step_size=0.5, delta=1e-6, momentum=0.5
-    )  # fmt: skip
-
-
-def noisy(device: str, door: Callable[..., Any], problem: Any = None, **how: Any) -> Any:
-    problem = network(device) if problem is None else problem
-    x, streams = start(problem.dim, device)
     noise = [NoiseChoice(0.1, 1.0, 1e-6, "by hand")] * RUNS
-    how = {"norm_bound": 5.0, "step_size": 0.1, "num_steps": 4, "delta": 1e-6} | how
-    return door(problem, noise, x, streams, **how)
+    return clipped_noisy_sgd(
+        problem, noise, x, streams, sampling=POISSON, relation=Relation.ZERO_OUT, norm_bound=5.0, step_size=0.1,
+        num_steps=4, delta=1e-6,
+    )  # fmt: skip
 
 
 SIZES: dict[str, Any] = {"gradient_bound": 4.0, "smoothness": 4.0, "hessian_lipschitz": 1.0}
@@ -372,18 +359,6 @@ def escapes(device: str) -> Any:
     choice = practical_oracle(escape, 4, 1.0, 1e-6, gradient_bound=4.0)
     x, streams = start(4, device)
     return drift_escape(VirtualSamples(population(), 10**12), choice, x, streams, delta=1e-6, max_steps=40)
-
-
-def trains(device: str) -> Any:
-    data = toy("images", (2, 8, 8), 3)
-    data = replace(
-        data, **{f.name: v.to(device) for f in fields(data) if isinstance(v := getattr(data, f.name), Tensor)}
-    )
-    problem = ModuleProblem(small_conv_net(3, in_channels=2), data.train_inputs, data.train_labels)
-    _, streams = start(1, device)
-    std = torch.full((RUNS,), 0.01, dtype=torch.float64)
-    oracle = MinibatchGradient(problem, Sampling.fixed_size(10, 60), std, 1.0, num_steps=4, clipped=True)
-    return train(oracle, problem.initial(streams), streams, Evaluation(data, every=2), method=Descent(0.5))
 
 
 def converts(device: str) -> Any:
@@ -404,20 +379,6 @@ def clients_escape(device: str) -> Any:
     )  # fmt: skip
 
 
-def clients_select(device: str, door: Callable[..., Any]) -> Any:
-    """Run selection by two clients whose losses are bowls, some of them clipped."""
-    own = [torch.linspace(-1, 1, 4 * size, dtype=torch.float64, device=device).view(size, 4) for size in (30, 20)]
-    choice = Selection(0.3, 4, (30, 20), 3, 4.0, 1e-6, gradient_bound=1.0, smoothness=1.0, hessian_lipschitz=1.0)
-
-    def derivatives_of(members: range) -> ExampleDerivatives:
-        data = tuple((own[client],) for _ in range(RUNS) for client in members)
-        return ExampleDerivatives(lambda x, a: (x - a).square().sum() / 2, data)
-
-    x, streams = start(4, device)
-    found = door(torch.stack([3 * x, x, 0 * x]), derivatives_of, choice, streams, blocks=Blocks(2, 1))
-    return found if door is trusted_selection else (found.index, found.norms, found.eigenvalues, found.state)
-
-
 def clients_descend(device: str) -> Any:
     problem = network(device)
     x, streams = start(problem.dim, device)
@@ -427,17 +388,12 @@ def clients_descend(device: str) -> Any:
     )  # fmt: skip
 
 
+# The doors that no experiment of `test_device_experiments` calls on a device.
 DOORS: dict[Callable[..., Any], Program] = {
     distributed_drift_escape: clients_escape,
-    distributed_selection: functools.partial(clients_select, door=distributed_selection),
-    trusted_selection: functools.partial(clients_select, door=trusted_selection),
     distributed_noisy_sgd: clients_descend,
     online_to_nonconvex: converts,
-    private_gradient_descent: descends,
-    clipped_noisy_sgd: lambda on: noisy(on, clipped_noisy_sgd, sampling=POISSON, relation=Relation.ZERO_OUT),
-    noisy_sgd: lambda on: noisy(on, noisy_sgd, sampling=FIXED),
-    noisy_sgd_on_fresh_data: lambda on: noisy(on, noisy_sgd_on_fresh_data, population(), batch_size=1000),
-    train: trains,
+    clipped_noisy_sgd: clipped_steps,
     stochastic_spider: adapts,
     drift_escape: escapes,
 }
@@ -447,18 +403,3 @@ DOORS: dict[Callable[..., Any], Program] = {
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
 def test_front_doors(door: Callable[..., Any]) -> None:
     check(DOORS[door])
-
-
-def test_every_front_door_is_here() -> None:
-    found = set()
-    parts = ("algorithms", "baseline", "distributed", "selection")
-    names = [f"dpnotes.papers.{paper}.{part}" for paper in papers.PAPERS for part in parts]
-    for name in (*names, "dpnotes.train.loop"):
-        if find_spec(name) is not None:
-            module = importlib.import_module(name)
-            members = [value for value in vars(module).values() if inspect.isfunction(value)]
-            public = [f for f in members if f.__module__ == module.__name__ and not f.__name__.startswith("_")]
-            for function in public:
-                asked = inspect.signature(function).parameters.keys()
-                found |= {function} if "streams" in asked and {"x", "models"} & asked else set()
-    assert set(DOORS) == found

@@ -1,1 +1,1 @@
-"""The attack on the code that stands: fuzz, kills, audits and mutants, by `make attack` and `make mutants`."""
+"""The attack on the code that stands: leaking code, kills, audits and mutants, by `make attack` and `make mutants`."""

@@ -1,4 +1,4 @@
-"""`python -m tests.attack fuzz|beneath|lattice|kills|audits|mutants|all [--write]`: exit status 1 if anything is wrong.
+"""`python -m tests.attack beneath|lattice|kills|audits|mutants|all [--write]`: exit status 1 if anything is wrong.
 
 `all` runs every attack except mutants, and takes at most 20 minutes on two cores. `--write` puts the figures into
 docs/privacy.md, except for an attack that ran in part only (`--number`).
@@ -15,23 +15,12 @@ from pathlib import Path
 
 import torch
 
-from tests.attack import audits, beneath, fuzz, kills, lattice, mutants
+from tests.attack import audits, beneath, kills, lattice, mutants
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "privacy.md"
-SIZES = {"fuzz": 5000, "beneath": 3000, "lattice": lattice.RUNS, "kills": 20, "audits": 100, "mutants": mutants.NUMBER}
+SIZES = {"beneath": 3000, "lattice": lattice.RUNS, "kills": 20, "audits": 100, "mutants": mutants.NUMBER}
 Part = tuple[list[str], list[str]]  # lines for the page, and a list of faults
-
-
-def run_fuzz(number: int) -> Part:
-    found = fuzz.attack(number)
-    kinds = Counter(finding.kind for finding in found.findings)
-    return [
-        f"{found.calls:,} calls with arguments that are valid, at an edge or hostile: {found.covered} public functions "
-        f"and classes, and {found.commands} command lines. {found.answered:,} were answered and {found.refused:,} "
-        f"refused. Answers that are wrong: {kinds['answer']}. Errors that are not one line of a known type that names "
-        f"what was given: {kinds['error']}."
-    ], fuzz.verdict(found)
 
 
 def run_beneath(number: int) -> Part:
@@ -123,7 +112,6 @@ def run_mutants(number: int) -> Part:
 
 
 ATTACKS: dict[str, Callable[[int], Part]] = {
-    "fuzz": run_fuzz,
     "beneath": run_beneath,
     "lattice": run_lattice,
     "kills": run_kills,
@@ -155,12 +143,12 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.attack", description=__doc__)
     parser.add_argument("attack", choices=[*ATTACKS, "all"])
     parser.add_argument("--write", action="store_true", help="put the figures into docs/privacy.md")
-    parser.add_argument("--number", type=int, help="of calls, scales, kills of each kind, audits or mutants")
+    parser.add_argument("--number", type=int, help="of scales, kills of each kind, audits or mutants")
     parser.add_argument("--workers", type=int, default=2, help="attacks at once")
     chosen = parser.parse_args(arguments)
     if chosen.write and chosen.number:
         parser.error("--write goes with the whole attack, without --number")
-    names = ["fuzz", "beneath", "kills", "audits"] if chosen.attack == "all" else [chosen.attack]
+    names = ["beneath", "kills", "audits"] if chosen.attack == "all" else [chosen.attack]
     if len(names) > 1:  # in separate processes, because a memory limit or a signal affects a whole process
         return _all(names, chosen)
     torch.set_num_threads(1)

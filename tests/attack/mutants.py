@@ -23,6 +23,9 @@ from hashlib import blake2b
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
+from xml.etree import ElementTree
+
+from coverage import CoverageData
 
 ROOT = Path(__file__).parents[2]
 TABLE = Path(__file__).parent / "mutants.csv"
@@ -267,13 +270,13 @@ def tests_of(part: str) -> list[str]:
     return [own, *(str(name.with_name(f"test_{name.name}.py")) for name in names)]
 
 
-def tested(copy: Path, tests: list[str], limit: float) -> tuple[str, float]:
+def tested(copy: Path, tests: list[str], limit: float, *before: str) -> tuple[str, float]:
     """Run tests in a copy of the repository; return "" or the failed test (or a timeout), and the seconds.
 
-    A control that quotes the mutated line fails because the quotation no longer matches, whatever the line does: such
-    controls are deselected, and the other tests run.
+    `before` is inserted between `python -m` and `pytest`. A control that quotes the mutated line fails because the
+    quotation no longer matches, whatever the line does: such controls are deselected, and the other tests run.
     """
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", *before, "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
     environment["PYTHONPATH"] = str(copy)
     command += ["-p", "no:nbval", "-m", "not slow and not browser and not gpu", *tests]
@@ -292,6 +295,79 @@ def tested(copy: Path, tests: list[str], limit: float) -> tuple[str, float]:
             # pytest's status 5 means that all tests were deselected.
             return ("" if done.returncode == 5 and "--deselect" in command else failed), time.monotonic() - begun
         command += ["--deselect", first.group(1)]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The lines that each test runs, and the time that each test takes.
+
+    Args:
+      functions: for each file and line the tests that run it, by pytest's names without parameters.
+      seconds: time of each test, over all its parameters.
+    """
+
+    functions: dict[tuple[str, int], set[str]]
+    seconds: dict[str, float]
+
+    @staticmethod
+    def of(copy: Path, tests: list[str]) -> "Coverage":
+        """Run the tests without a mutant, and record the lines that they run.
+
+        Raises:
+          RuntimeError: if one of them fails.
+        """
+        data, report, settings = (copy / name for name in ("lines.coverage", "seconds.xml", "coverage.ini"))
+        lines = ",".join(folder if folder.endswith(".py") else f"{folder}/*" for folder in FOLDERS)
+        settings.write_text(f"[run]\ninclude = {lines}\ndynamic_context = test_function\n")
+        before = ("coverage", "run", f"--rcfile={settings}", f"--data-file={data}", "-m")
+        failed, _ = tested(copy, [f"--junitxml={report}", *tests], 3600, *before)
+        if failed:
+            raise RuntimeError(f"the tests fail without a mutant: {failed}")
+        files = {test.removesuffix(".py").replace("/", "."): test for test in tests}
+        seconds: dict[str, float] = {}
+        for case in ElementTree.parse(report).iter("testcase"):
+            module = case.attrib["classname"]
+            name = f"{files.get(module, module)}::{case.attrib['name'].partition('[')[0]}"
+            seconds[name] = seconds.get(name, 0) + float(case.attrib["time"])
+        lines = CoverageData(str(data))
+        lines.read()
+        functions: dict[tuple[str, int], set[str]] = {}
+        for file in lines.measured_files():
+            for line, contexts in lines.contexts_by_lineno(file).items():
+                named = (context.rpartition(".") for context in contexts if context)
+                found = {f"{files[module]}::{name}" for module, _, name in named if module in files}
+                functions[str(Path(file).relative_to(copy)), line] = found
+        return Coverage(functions, seconds)
+
+    def quickest(self, mutant: "Mutant", text: str, within: set[str]) -> list[str]:
+        """Return the tests in these files that run the statement of a mutant, fastest first.
+
+        The list is empty if the statement runs at import, because then every test runs it.
+        """
+        if not any(isinstance(node, ast.FunctionDef) for node in around(text, mutant.line)):
+            return []
+        found = set[str]().union(
+            *(self.functions.get((mutant.file, line), ()) for line in statement(text, mutant.line))
+        )
+        return sorted((f for f in found if f.partition("::")[0] in within), key=lambda f: self.seconds.get(f, 0.0))
+
+    def limit(self, tests: list[str]) -> float:
+        """Return the time limit of these tests: five times their time without a mutant, plus a constant."""
+        chosen = [s for f, s in self.seconds.items() if f in tests or f.partition("::")[0] in tests]
+        return _SHORTEST_LIMIT + 5 * sum(chosen)
+
+
+def around(text: str, line: int) -> list[ast.stmt]:
+    """Return the statements that contain a line, the largest first."""
+    inside = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt))
+    return [node for node in inside if node.lineno <= line <= (node.end_lineno or node.lineno)]
+
+
+def statement(text: str, line: int) -> range:
+    """Return the lines of the smallest statement that contains a line, without its body."""
+    smallest = around(text, line)[-1]
+    body = getattr(smallest, "body", None)
+    return range(smallest.lineno, (body[0].lineno - 1 if body else smallest.end_lineno or line) + 1)
 
 
 @dataclass(frozen=True)
@@ -375,18 +451,19 @@ def attack(
         for number in range(workers if left else 0):
             copies.put(copied(Path(place, str(number))))
 
-        def limit(part: str) -> float:
-            failed, seconds = _with(copies, lambda copy: tested(copy, tests_of(part), 3600))
-            if failed:
-                raise RuntimeError(f"the tests fail without a mutant: {failed}")
-            return _SHORTEST_LIMIT + 5 * seconds
-
-        parts = sorted({part_of(mutant.file) for mutant in left})
-        limits = dict(zip(parts, pool.map(limit, parts), strict=True))
+        files = sorted({test for m in left for test in tests_of(part_of(m.file))})
+        shares = [share for share in (files[number::workers] for number in range(workers)) if share]
+        coverage = Coverage({}, {})
+        for part in pool.map(lambda share: _with(copies, lambda copy: Coverage.of(copy, share)), shares):
+            coverage.seconds.update(part.seconds)
+            for line, found in part.functions.items():
+                coverage.functions.setdefault(line, set()).update(found)
 
         def one(mutant: Mutant) -> Outcome:
-            part = part_of(mutant.file)
-            return _with(copies, lambda copy: judged(mutant, copy, limits[part], tests_of(part)))
+            own, *others = whole = tests_of(part_of(mutant.file))
+            found = coverage.quickest(mutant, (ROOT / mutant.file).read_text(), set(others))
+            tests = [own, *found] if found else whole
+            return _with(copies, lambda copy: judged(mutant, copy, coverage.limit(tests), tests))
 
         for mutant, outcome in zip(left, pool.map(one, left), strict=True):
             known[mutant] = outcome

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,7 @@ def one_error(*arguments: str) -> str:
 PROGRAM = "from dpnotes.cli.main import main; main()"
 
 
-def process(*arguments: str, program: str = PROGRAM, env: Mapping[str, str] | None = None) -> subprocess.Popen:
+def process(*arguments: str, program: str = PROGRAM, env: dict[str, str] | None = None) -> subprocess.Popen:
     whole = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"} | (env or {})
     # A shell's "&" makes children ignore SIGINT if the tests run in the background.
     hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "

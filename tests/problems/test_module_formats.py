@@ -11,11 +11,10 @@ from pretend_device import PretendCuda, looking
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dpnotes.problems.architectures import conv_net
 from dpnotes.problems.factors import Outer, norms
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.random.streams import Streams
-from tests.problems.test_modules import CLASSES, MODULES, image, made, points, reference, same, slowly, words
+from tests.problems.test_modules import CLASSES, MODULES, made, points, reference, same, slowly, words
 
 
 # ---------------------------------------------------------------- work
@@ -75,52 +74,6 @@ def test_bytes_per_run_covers_the_factors() -> None:
     held = sum(tensor.numel() * 8 for tensor in tensors) + 3 * problem.dim * 8
     assert held <= problem.bytes_per_run <= 4 * held
     assert made("convolution", max_examples_at_once=1)[0].bytes_per_run < problem.bytes_per_run
-
-
-# ---------------------------------------------------------------- second derivatives
-@pytest.mark.parametrize(
-    ("layer", "kink"),
-    [
-        (nn.Tanh(), None),
-        (nn.GELU(), None),
-        (nn.SiLU(), None),
-        (nn.Softplus(), None),
-        (nn.Sigmoid(), None),
-        (nn.AvgPool2d(2), None),
-        (nn.GroupNorm(2, 4), None),
-        (nn.ReLU(), "Relu"),
-        (nn.LeakyReLU(), "LeakyRelu"),
-        (nn.ELU(), "Elu"),
-        (nn.PReLU(), "PreluKernel"),
-        (nn.Hardswish(), "Hardswish"),
-        (nn.ReLU6(), "Hardtanh"),
-        (nn.MaxPool2d(2), "MaxPool2DWithIndices"),
-        (nn.AdaptiveMaxPool2d(1), "AdaptiveMaxPool2D"),
-    ],
-)
-def test_kinks_are_seen(layer: nn.Module, kink: str | None) -> None:
-    module, inputs = image(nn.Conv2d(4, 4, 1), layer, size=4)
-    problem = ModuleProblem(module.double(), inputs, torch.arange(5) % CLASSES)
-    assert problem.kinks == ([kink] if kink else [])
-
-
-def test_kinks_of_functions_are_seen() -> None:
-    module = Both(lambda m, x: m.head(torch.relu(x * m.scale)), scale=nn.Parameter(torch.ones(4)), head=nn.Linear(4, 3))
-    assert ModuleProblem(module, torch.ones(3, 4), torch.tensor([0, 1, 2])).kinks
-
-
-def test_the_mean_loss_has_a_hessian() -> None:
-    problem, module = made("linear")
-    x, examples = points(problem, 1), torch.tensor([[0, 3, 3]])
-    found = torch.autograd.functional.hessian(lambda row: problem.mean_loss(row[None], examples)[0], x[0])
-
-    def loss(row: Tensor) -> Tensor:
-        values = {name: view[0] for name, view in problem.parameters(row[None]).items()}
-        outputs = torch.func.functional_call(module, values, (problem._data.inputs[0][examples[0]],))
-        return nn.functional.cross_entropy(outputs, problem._data.labels[examples[0]])
-
-    same(found, torch.autograd.functional.hessian(loss, x[0]))
-    same(problem.mean_loss(x), problem.gradients(x).losses.mean(1))
 
 
 # ---------------------------------------------------------------- where it starts
@@ -447,7 +400,7 @@ def test_a_loss_of_your_own() -> None:
 def check_on_a_gpu(autocast: torch.dtype | None) -> None:
     """Compare a GPU's answers with the CPU's: to 8 bits in bfloat16, to 11 in the TF32 that cuDNN uses for float32."""
     inputs, labels = normal(6, 3, 32, 32).float(), torch.arange(6) % CLASSES
-    module = conv_net(CLASSES, norm="group", width=16, activation="silu", pooling="average")
+    module = small_conv_net(CLASSES, in_channels=3)
     cpu = ModuleProblem(module, inputs, labels)
     gpu = ModuleProblem(module, inputs.cuda(), labels.cuda(), autocast=autocast, channels_last=True)
     x, weights = cpu.initial(Streams.of("gpu", [0])), torch.full((1, 6), 1 / 6)
@@ -471,10 +424,3 @@ def check_on_a_gpu(autocast: torch.dtype | None) -> None:
 @pytest.mark.parametrize("autocast", [None, torch.bfloat16])
 def test_the_gpu_answers_as_the_cpu_does(autocast: torch.dtype | None) -> None:
     check_on_a_gpu(autocast)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("autocast", [None, torch.bfloat16])
-def test_a_pretend_gpu_answers_as_the_cpu_does(autocast: torch.dtype | None) -> None:
-    with PretendCuda():
-        check_on_a_gpu(autocast)

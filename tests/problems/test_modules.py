@@ -142,7 +142,7 @@ MODULES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
         normal(5, 4),
     ),
     "small ConvNet": lambda: (small_conv_net(CLASSES, in_channels=4), normal(5, 4, 8, 8)),
-    "ConvNet": lambda: (conv_net(CLASSES, norm="group", width=2, conv_bias=True), normal(3, 3, 16, 16)),
+    "ConvNet": lambda: (conv_net(CLASSES, norm="group", width=2), normal(3, 3, 16, 16)),
     "ResNet-18": lambda: (resnet18(CLASSES, norm="group", stem="cifar", width=2), normal(3, 3, 16, 16)),
 }
 

@@ -105,7 +105,6 @@ def test_a_module_sees_one_example_whatever_it_does_to_its_batch(name: str, chun
         same(found.norms()[0], own.norm(dim=1))
         same(found.weighted_sum(weights)[0], weights[0] @ own)
         same(problem.gradients(x, examples).weighted_sum(weights)[0], weights[0] @ own)
-    same(problem.mean_loss(x), problem.gradients(x).losses.mean(1))
 
 
 @pytest.mark.parametrize("name", MIXING)
@@ -250,7 +249,7 @@ def test_nothing_is_kept_of_examples_that_are_shown_whole(how: str) -> None:
     x = problem.initial(Streams.of("x", [0]))
     before = problem.gradients(x).weighted_sum(torch.full((1, 4), 0.25, dtype=torch.float64))
     problem.evaluate(x, 5 + normal(4, 4), torch.arange(4) % CLASSES)
-    assert problem.kinks == [] and problem.bytes_per_run > 0
+    assert problem.bytes_per_run > 0
     assert torch.equal(problem._module.get_buffer("mean"), torch.zeros(CLASSES, dtype=torch.float64))
     after = problem.gradients(x).weighted_sum(torch.full((1, 4), 0.25, dtype=torch.float64))
     assert torch.equal(before, after) and bool((before != 0).any())
@@ -334,7 +333,6 @@ def test_what_vmap_cannot_do_is_done_one_by_one_and_said(name: str) -> None:
     plain = problem.gradients(x)
     same(plain.weighted_sum(weights)[0], weights[0] @ expected)
     same(problem.gradients(x).losses, found.losses)
-    same(problem.mean_loss(x), found.losses.mean(1))
 
 
 @pytest.mark.parametrize("together", [True, False])

@@ -159,10 +159,7 @@ def test_both_inequalities_are_strict():
     assert float(fraction_of_sosp(norms, eigenvalues, math.nextafter(0.25, 1), 1.0)) == 1
 
 
-def test_even_counts_take_the_lower_middle_and_odd_ones_the_middle():
-    convex = torch.ones(4)
-    assert float(reached_alpha(torch.tensor([4.0, 1.0, 3.0, 2.0]), convex, 1.0)) == 2
-    assert float(reached_alpha(torch.tensor([4.0, 1.0, 3.0]), convex[:3], 1.0)) == 3
+def test_a_fraction_that_rounds_up_takes_no_iterate_more():
     # 0.07 * 100 is a little more than 7 in floating point.
     assert float(reached_alpha(torch.arange(100.0), torch.ones(100), 1.0, fraction=0.07)) == 6
 

@@ -57,16 +57,6 @@ def wide(size: BertSize) -> Bert:
 
 
 # ---------------------------------------------------------------- sentences as numbers
-def test_sentences_are_cut_and_padded() -> None:
-    packed = character_tokenizer(["", "ab", "abc def"], length=5)
-    pieces = [[CHARACTER_PIECES[number] for number in row[0]] for row in packed]
-    assert pieces == [
-        ["[CLS]", "[SEP]", "[PAD]", "[PAD]", "[PAD]"],
-        ["[CLS]", "a", "##b", "[SEP]", "[PAD]"],
-        ["[CLS]", "a", "##b", "##c", "[SEP]"],
-    ]
-    assert packed[:, 1].tolist() == [[1, 1, 0, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
-    assert len(set(CHARACTER_PIECES)) == len(CHARACTER_PIECES)
 
 
 # ---------------------------------------------------------------- BERT
@@ -115,15 +105,6 @@ def test_its_gradients_by_example_come_from_one_backward_pass() -> None:
         torch.nn.functional.cross_entropy(model(packed[i : i + 1]), labels[i : i + 1]).backward()
         alone = torch.cat([p.grad.reshape(-1) for p in model.parameters()])  # type: ignore[union-attr]
         torch.testing.assert_close(norms[i], alone.norm())
-
-
-def test_bad_sizes_and_inputs_are_named() -> None:
-    with pytest.raises(ValueError, match="hidden=8 to be a multiple of heads=3"):
-        replace(SMALL, heads=3)
-    model = random_bert(SMALL, 0)
-    for shape in ((4, 8), (4, 3, 8), (4, 2, 33)):
-        with pytest.raises(ValueError, match="to be \\(batch, 2, length\\) with length <= 32"):
-            model(torch.zeros(shape, dtype=torch.int64))
 
 
 # ---------------------------------------------------------------- the published weights

@@ -131,23 +131,6 @@ def test_a_product_that_is_not_finite_ends_its_run_and_no_other():
         exactly(found.upper[[0, 2]], clean.upper[[0, 2]])
 
 
-def test_only_active_runs_are_computed():
-    products = []
-
-    def hvp(v: Tensor) -> Tensor:
-        products.append(v)
-        return torch.linspace(-1, 1, 60, dtype=torch.float64) * v
-
-    options = {"num_products": 8, "failure_probability": 1e-3}
-    found = smallest_eigenvalue(hvp, 60, trials(2), active=torch.tensor([True, False]), **options)
-    assert all(not v[1].any() for v in products) and len(products) == 8
-    assert found.num_products is not None and found.num_products.tolist() == [8, 0]
-    assert bool(torch.isfinite(found.width[0])) and found.width[1] == math.inf
-    products.clear()
-    smallest_eigenvalue(hvp, 60, trials(2), active=torch.tensor([False, False]), **options)
-    assert not products
-
-
 @pytest.mark.slow
 def test_runs_stop_at_the_tolerance_and_at_the_threshold():
     spectrum = torch.linspace(-1, 1, 400, dtype=torch.float64)
@@ -305,17 +288,3 @@ def test_the_unit_does_not_matter(scale: float):
     unit, scaled = interval(lambda v: spectrum * v), interval(lambda v: scale * (spectrum * v))
     torch.testing.assert_close(scaled.lower / scale, unit.lower, rtol=1e-9, atol=0)
     torch.testing.assert_close(scaled.upper / scale, unit.upper, rtol=1e-9, atol=0)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"call": -1}, "Expected call=-1 >= 0"),
-        ({"call": torch.zeros(3)}, "Expected equal lengths, got call: 3, streams: 2"),
-        ({"hvp": lambda v: v[..., :2]}, r"Expected a product of shape \(2, 5\), got \(2, 2\)"),
-    ],
-)
-def test_bad_arguments_are_named(change: dict, message: str):
-    arguments = {"hvp": lambda v: v, "dim": 5, "streams": trials(2), "num_products": 3, "failure_probability": 0.1}
-    with pytest.raises(ValueError, match=message):
-        smallest_eigenvalue(**{**arguments, **change})

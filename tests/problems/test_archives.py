@@ -144,18 +144,6 @@ class TestTheRealCopy:
         # The official first image has these pixels at its upper left corner, by channel.
         assert np.abs(frog[:, 0, 0].astype(int) - [59, 62, 63]).max() < 20
 
-    @pytest.mark.slow
-    def test_loads_as_a_whole(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("DPNOTES_CACHE", str(tmp_path))
-        loaded = datasets.load("cifar10-jpeg")
-        assert (loaded.train_inputs.shape, loaded.test_inputs.shape) == ((50_000, 3, 32, 32), (10_000, 3, 32, 32))
-        assert loaded.train_labels.bincount().tolist() == [5000] * 10
-        assert loaded.test_labels.bincount().tolist() == [1000] * 10
-        # The official means are 0.4914, 0.4822 and 0.4465.
-        means = loaded.train_inputs.mean((0, 2, 3))
-        torch.testing.assert_close(means, torch.tensor([0.4914, 0.4822, 0.4465]), atol=2e-3, rtol=0)
-        assert fingerprint(datasets.load("cifar10-jpeg")) == fingerprint(loaded), "from the cache"
-
 
 # ---------------------------------------------------------------- CoLA
 

@@ -178,27 +178,3 @@ def test_the_ridge_of_the_hard_instance_is_nowhere_second_order_stationary() -> 
         off = ridge.clone()
         off[:, 1] = math.pi  # control: in the next valley every point has zero slope
         assert float(landscape.smallest_eigenvalue(off)[-1]) > 0
-
-
-def test_a_reflection_is_its_own_inverse_and_keeps_the_rest() -> None:
-    reflected = LANDSCAPES["reflected"]
-    assert isinstance(reflected, Reflected)
-    x = normal(4, 5)
-    twice = Reflected(reflected, reflected.normal)
-    exactly(twice.gradient(x), WELLS.gradient(x))
-    exactly(reflected.hessian(x), reflected.hessian(x).mT)
-    assert float((reflected.hessian(x) - torch.diag_embed(reflected.hessian(x).diagonal(dim1=1, dim2=2))).norm()) > 0.1
-    assert reflected.constants == WELLS.constants
-
-
-def test_bad_input_is_named() -> None:
-    for call, message in (
-        (lambda: WELLS.gradient(torch.zeros(4)), r"x.shape=\(4,\) to be \(..., 5\)"),
-        (lambda: MonkeySaddle().saddle, "tilt=0.0 > 0"),
-        (lambda: Separable([(Cosine(1.0), 0)]), "count=0 >= 1"),
-        (lambda: Separable([(Sine(1.0), 2)]).saddle, "strict saddle at the origin"),
-        (lambda: DoubleWell(1.0, 2.0, 1.0), "radius=1.0 >= width=2.0"),
-        (lambda: Reflected(WELLS, torch.zeros(5)), "length_of_normal=0.0 > 0"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()

@@ -11,7 +11,6 @@ from pretend_device import PretendCuda
 from torch import Tensor
 from torch.profiler import profile
 
-from dpnotes.core import Problem
 from dpnotes.problems.networks import Activation, TwoLayerNetwork
 from dpnotes.random.streams import Streams
 
@@ -67,19 +66,6 @@ def test_float64_agrees_with_torch_func(activation: Activation, num_classes: int
     torch.testing.assert_close(
         found.weighted_sum(weights), torch.einsum("rn,rnd->rd", weights, expected), rtol=1e-10, atol=1e-12
     )
-
-
-@pytest.mark.parametrize(("activation", "num_classes", "data_runs"), CASES)
-def test_float32_agrees_with_torch_func(activation: Activation, num_classes: int, data_runs: int | None) -> None:
-    problem = network(activation, num_classes, data_runs, num_examples=50, num_hidden=100, dtype=torch.float32)
-    exact = TwoLayerNetwork(problem.inputs.double(), problem.labels, 100, num_classes, activation)
-    x = points(problem)
-    expected, _ = reference(exact, x.double())
-    found = problem.gradients(x)
-    assert found.losses.dtype == torch.float32
-    assert ((found.norms() / expected.norm(dim=-1)) - 1).abs().max() < 1e-5
-    total = found.weighted_sum(torch.full((3, 50), 1 / 50))
-    assert ((total - expected.mean(1)).norm(dim=1) / expected.mean(1).norm(dim=1)).max() < 1e-5
 
 
 @pytest.mark.parametrize("activation", ("tanh", "relu"))
@@ -203,27 +189,6 @@ def test_points_of_another_shape_are_refused() -> None:
         network().gradients(torch.zeros(1, 3, dtype=torch.float64))
     with pytest.raises(ValueError, match=r"inputs.shape=\(2, 4\) to have 5 features"):
         problem.evaluate(points(problem, 2), torch.zeros(2, 4), torch.zeros(2, dtype=torch.int64))
-
-
-def test_is_a_problem_and_states_what_it_knows() -> None:
-    problem: Problem = TwoLayerNetwork(torch.zeros(2, 60), torch.tensor([0, 1]), 1000)
-    assert problem.dim == 63_002
-    assert problem.constants["lower_bound"].value == 0
-    assert "lipschitz" not in problem.constants
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("activation", ("tanh", "relu"))
-def test_cuda_agrees_with_cpu(activation: Activation) -> None:
-    problem = network(activation)
-    on_gpu = TwoLayerNetwork(problem.inputs.cuda(), problem.labels.cuda(), 7, 2, activation)
-    x = points(problem)
-    here, there = problem.gradients(x), on_gpu.gradients(x.cuda())
-    torch.testing.assert_close(there.norms().cpu(), here.norms(), rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(
-        there.weighted_sum(there.norms()).cpu(), here.weighted_sum(here.norms()), rtol=1e-10, atol=1e-12
-    )
 
 
 @pytest.mark.parametrize("num_classes", (2, 10))

@@ -112,17 +112,3 @@ def test_no_gradient_is_longer_than_it_says_near_a_center():
     r = problem.gradients(x).losses
     factored = torch.linalg.vector_norm((x / r - center / r).double(), dim=1)
     assert float((factored - 1).abs().max()) > 1e-4, "control"
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    (
-        (lambda: RobustRegression(torch.ones(2), torch.ones(2)), "inputs, torch.float32 of shape"),
-        (lambda: RobustRegression(torch.ones(2, 1), torch.ones(3)), "inputs: 2, targets: 3"),
-        (lambda: AbsoluteDeviations(torch.ones(2, 2), -torch.ones(2)), "weights, -1, >= 0"),
-        (lambda: VALLEYS.gradients(torch.zeros(2, 4).double(), torch.tensor([[11], [0]])), "examples in 0 ... 10"),
-    ),
-)
-def test_bad_input_is_named(make: Callable[[], Any], message: str):
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -318,6 +318,21 @@ def test_what_vmap_cannot_do_is_done_one_by_one_and_said(name: str) -> None:
     same(problem.gradients(x).losses, found.losses)
 
 
+@pytest.mark.filterwarnings("ignore:Examples are passed one by one")
+def test_an_example_that_is_passed_alone_lies_in_memory_of_its_own() -> None:
+    sizes: list[int] = []
+
+    def looks(m: Any, x: Tensor) -> Tensor:
+        if bool((x < 1e9).all()):  # it branches on values
+            sizes.append(x.untyped_storage().nbytes() // x.element_size())
+        return m.head(x)
+
+    problem = problem_of(Both(looks, head=nn.Linear(4, 3)).double())
+    sizes.clear()
+    problem.gradients(problem.initial(Streams.of("x", [0]))).norms()
+    assert sizes == [4] * NUM_EXAMPLES
+
+
 @pytest.mark.parametrize("together", [True, False])
 def test_draws_of_the_module_s_own_are_refused(together: bool) -> None:
     def dropped(m: Any, h: Tensor) -> Tensor:

@@ -71,12 +71,3 @@ def test_starting_points_lie_on_the_sphere() -> None:
     x = problem.initial(Streams.of("start", range(4)), radius=0.1)
     torch.testing.assert_close(torch.linalg.vector_norm(x, dim=1), torch.full((4,), 0.1).double())
     assert len(torch.unique(x)) == x.numel()
-
-
-@pytest.mark.gpu
-def test_on_a_gpu() -> None:
-    here, there = (QuadraticSensing.sample(signal().to(device), 20, seed=0) for device in ("cpu", "cuda"))
-    exactly(there.measurements.cpu(), here.measurements)
-    x = points(here)
-    weights = torch.full((3, 20), 0.05, dtype=torch.float64)
-    exactly(there.gradients(x.cuda()).weighted_sum(weights.cuda()).cpu(), here.gradients(x).weighted_sum(weights))

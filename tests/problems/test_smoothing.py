@@ -66,16 +66,6 @@ def test_the_distance_is_its_integral(dim: int):
     assert float((smoothed_norm(2 * POINTS, 2.0, dim + 1)[0] / value - 1).abs().max()) > 5 * tolerance, "control"
 
 
-@pytest.mark.parametrize("dim", (1, 2, 3, 19, 20, 101, 10_000))
-@pytest.mark.parametrize("smoothed", (smoothed_absolute, smoothed_norm))
-def test_derivatives_are_quotients_of_differences(smoothed: Callable[..., tuple[Tensor, Tensor]], dim: int):
-    at, step = torch.linspace(0.01, 3, 200, dtype=torch.float64), 1e-5
-    differences = (smoothed(at + step, 1.0, dim)[0] - smoothed(at - step, 1.0, dim)[0]) / (2 * step)
-    torch.testing.assert_close(smoothed(at, 1.0, dim)[1], differences, rtol=0, atol=1e-4)
-    on_a_line = smoothed_absolute(at, 1.0, 1) + smoothed_norm(at, 1.0, 1)
-    closely(on_a_line[:2], on_a_line[2:])
-
-
 @pytest.mark.parametrize("dim", (1, 2, 3, 100))
 def test_constants_of_smoothing_are_sharp(dim: int):
     """Fact 2.3: the error `dim / (dim + 1)` is attained by the norm at 0, the smoothness kappa by `|x_1|` at 0."""

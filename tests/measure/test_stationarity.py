@@ -37,18 +37,13 @@ def spectra(family: str) -> Tensor:
     if family == "flat":
         spectrum = 2 * bulk - 1
         spectrum[:, 0] = -1
-    elif family == "clustered":
-        spectrum = torch.where(bulk < 0.5, -1 + 1e-6 * bulk, 1 - 1e-6 * bulk)
-    elif family == "isolated":
-        spectrum = 0.1 * bulk
-        spectrum[:, 0] = -1
     else:  # the smallest eigenvalue is only just detected
         spectrum = bulk
         spectrum[:, 0] = -0.2 - 0.3 * trials().uniform("spectra", 1, 1)[:, 0]
     return spectrum
 
 
-@pytest.mark.parametrize("family", ["flat", "clustered", "isolated", "adverse"])
+@pytest.mark.parametrize("family", ["flat", "adverse"])
 @pytest.mark.slow
 def test_verdicts_are_right_and_rarely_undecided(family: str):
     spectrum = spectra(family)
@@ -67,8 +62,7 @@ def test_verdicts_are_right_and_rarely_undecided(family: str):
     assert not (found.verdict == Verdict.UNDECIDED).any()
     # Control: a Ritz value used as a lower bound, after few products, certifies saddles as stationary.
     few = smallest_eigenvalue(lambda v: spectrum * v, DIM, trials(), num_products=4, failure_probability=1e-3)
-    if family in ("flat", "adverse"):  # in the other families the eigenvalue is found at once
-        assert int((~is_sosp & (few.upper > threshold)).sum()) > 5
+    assert int((~is_sosp & (few.upper > threshold)).sum()) > 5
     honest = certify(spectrum, 0.5 * alpha, alpha, num_products=4)
     assert int((honest.verdict == torch.where(is_sosp, Verdict.NO, Verdict.YES)).sum()) <= 5
 

@@ -127,24 +127,6 @@ def test_the_copy_comes_in_the_official_order_and_says_what_it_is(copy: np.ndarr
     assert fingerprint(datasets.load("cifar10-jpeg")) == fingerprint(loaded)
 
 
-@pytest.mark.skipif(
-    not (REAL / "cifar10" / "cifar10-jpeg.npz").is_file(),
-    reason="DPNOTES_DATA names no folder with cifar10/cifar10-jpeg.npz: the real copy not tested",
-)
-class TestTheRealCopy:
-    def test_begins_as_cifar10_does(self) -> None:
-        assert datasets.locate("cifar10-jpeg").found  # all three sha256
-        train_labels, test_labels = (np.load(REAL / "cifar10" / file) for file in COPY[1:])
-        assert train_labels[:10].tolist() == [6, 9, 9, 4, 1, 1, 2, 7, 8, 3]  # frog, truck, truck, deer, ...
-        assert test_labels[:10].tolist() == [3, 8, 8, 0, 6, 6, 1, 6, 3, 1]
-        with np.load(REAL / "cifar10" / COPY[0]) as packed:
-            train, _ = cifar.official_order(packed["train"], packed["labels"], (train_labels, test_labels))
-            content, offsets = packed["jpeg"].tobytes(), packed["offsets"]
-        frog = cifar.decode_jpegs(content, offsets[train[0] : train[0] + 2])[0]
-        # The official first image has these pixels at its upper left corner, by channel.
-        assert np.abs(frog[:, 0, 0].astype(int) - [59, 62, 63]).max() < 20
-
-
 # ---------------------------------------------------------------- CoLA
 
 

@@ -258,13 +258,6 @@ def test_what_enforces_a_bound_is_rounded_as_float32(chunk: int | None) -> None:
 
 
 # ---------------------------------------------------------------- formats and precisions
-def test_channels_last_changes_nothing() -> None:
-    plain, _ = made("ConvNet")
-    last, _ = made("ConvNet", channels_last=True)
-    x, weights = points(plain), normal(2, 3, name="weights")
-    assert pixels(last, 0, torch.arange(3)).is_contiguous(memory_format=torch.channels_last)
-    same(last.gradients(x).weighted_sum(weights), plain.gradients(x).weighted_sum(weights))
-    same(last.gradients(x).norms(), plain.gradients(x).norms())
 
 
 @pytest.mark.parametrize(("examples", "chunk"), [(1, None), (3, 2)])

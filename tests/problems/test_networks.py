@@ -181,16 +181,6 @@ def test_bad_input_is_named(change: dict, message: str) -> None:
         TwoLayerNetwork(**{**good, **change})
 
 
-def test_points_of_another_shape_are_refused() -> None:
-    problem = network(runs=2)
-    with pytest.raises(ValueError, match="x: 3, inputs: 2"):
-        problem.gradients(torch.zeros(3, problem.dim, dtype=torch.float64))
-    with pytest.raises(ValueError, match="x, torch.float"):
-        network().gradients(torch.zeros(1, 3, dtype=torch.float64))
-    with pytest.raises(ValueError, match=r"inputs.shape=\(2, 4\) to have 5 features"):
-        problem.evaluate(points(problem, 2), torch.zeros(2, 4), torch.zeros(2, dtype=torch.int64))
-
-
 @pytest.mark.parametrize("num_classes", (2, 10))
 def test_an_example_of_weight_zero_takes_no_part(num_classes: int) -> None:
     """Its gradient may be finite or not, on a CPU, which checks it, and on a GPU, which does not."""

@@ -25,7 +25,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from dpnotes.measure.curvature import Interval, Product, hvp_from_loss, lanczos, smallest_eigenvalue
+from dpnotes.measure.curvature import Interval, Product, lanczos, smallest_eigenvalue
 from dpnotes.problems.datasets import gaussian_like
 from dpnotes.random.streams import Streams
 
@@ -70,7 +70,9 @@ def products(x: Tensor, model: nn.Module, inputs: Tensor, labels: Tensor) -> Pro
         parameters = {name: part.view(shapes[name]) for name, part in zip(shapes, parts, strict=True)}
         return nn.functional.cross_entropy(functional_call(model, parameters, (inputs.to(x),)), labels)[None]
 
-    return hvp_from_loss(loss, x)
+    x = x.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(x).sum(), x, create_graph=True)
+    return lambda vector: torch.autograd.grad(gradient, x, vector, retain_graph=True)[0]
 
 
 def compare(name: str, hvp: Product, dim: int, dtype: torch.dtype, truth: Interval, norm: float) -> bool:

@@ -217,9 +217,8 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "measure.lanczos.lanczos": lambda: {
         "hvp": eigenvalue_question()["hvp"],
         "start": torch.ones(2, 30, dtype=torch.float64),
-        "product_error": 1e-12,
     },
-    "measure.curvature.smallest_eigenvalue": lambda: eigenvalue_question() | {"smoothness": 1.0, "tolerance": 1e-3},
+    "measure.curvature.smallest_eigenvalue": lambda: eigenvalue_question() | {"tolerance": 1e-3},
     "measure.stationarity.certify_sosp": lambda: eigenvalue_question() | {"gradient_norm": zeros(2), "smooth": True},
     "measure.curvature.Interval": lambda: {"lower": zeros(2), "upper": zeros(2)},
     "measure.goldstein.certify_goldstein": lambda: {"gradient": torch.sign, "num_rounds": 2},

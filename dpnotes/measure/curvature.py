@@ -28,7 +28,7 @@ of the tests and not a part.
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypedDict, Unpack
@@ -41,58 +41,10 @@ from torch import Tensor
 from dpnotes.measure.lanczos import BREAKDOWN, DIRECTIONS, Product, Tridiagonal, lanczos, ritz_values
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
-from dpnotes.util.validate import AtLeastOne, EachFinite, EachPositive, NonNegative, Positive, Probability, checked
+from dpnotes.util.validate import AtLeastOne, EachFinite, NonNegative, Positive, Probability, checked
 
 _POINTS, _ROUNDS = 16, 6  # of the search for the lower end: from 50 nats of gap to 50 / 15^6, a relative 4e-6
 _STEP = 1e-5  # relative: more than the last step of the search
-
-
-# ---------------------------------------------------------------- products
-def hvp_from_loss(loss: Callable[[Tensor], Tensor] | Sequence[Callable[[Tensor], Tensor]], x: Tensor) -> Product:
-    """Products with the Hessian at `x` of any differentiable loss, by double backward passes.
-
-    One loss: its gradient is computed once and its graph is kept, so that a product is one backward pass through it;
-    the memory is that of the graph. Several losses: the Hessian is that of their sum, every product computes each
-    gradient again, and the memory is that of the largest of them; so a large data set is summed in parts.
-
-    Args:
-      loss: from points `(..., dim)` to losses `(...)`, each a function of its own point alone; or several such.
-      x: `(..., dim)`.
-
-    Returns:
-      A function from vectors `(..., dim)` to products `(..., dim)`.
-
-    Raises:
-      ValueError: for no losses.
-
-    Example:
-      >>> hvp_from_loss(lambda x: x.pow(4).sum(-1) / 12, torch.tensor([[1.0, 2.0]]))(torch.ones(1, 2))
-      tensor([[1., 4.]])
-    """
-    x = x.detach().requires_grad_()
-
-    def gradient(part: Callable[[Tensor], Tensor]) -> Tensor:
-        with torch.enable_grad():
-            return torch.autograd.grad(part(x).sum(), x, create_graph=True)[0]
-
-    def along(of: Tensor, vector: Tensor, keep: bool) -> Tensor:
-        if not of.requires_grad:  # the loss is linear
-            return torch.zeros_like(vector)
-        return torch.autograd.grad(of, x, vector, retain_graph=keep, materialize_grads=True)[0]
-
-    if not isinstance(loss, Sequence):
-        kept = gradient(loss)
-        return lambda vector: along(kept, vector, keep=True)
-    parts = list(loss)
-    validate.at_least(1, num_losses=len(parts))
-
-    def product(vector: Tensor) -> Tensor:
-        total = along(gradient(parts[0]), vector, keep=False)
-        for part in parts[1:]:
-            total = total + along(gradient(part), vector, keep=False)
-        return total
-
-    return product
 
 
 # ---------------------------------------------------------------- intervals
@@ -125,7 +77,6 @@ class ProductOptions(TypedDict, total=False):
 
     call: int | Tensor
     dtype: torch.dtype
-    product_error: float | None
 
 
 def smallest_eigenvalue(
@@ -135,7 +86,6 @@ def smallest_eigenvalue(
     *,
     num_products: int,
     failure_probability: float,
-    smoothness: float | Tensor | None = None,
     tolerance: float | None = None,
     threshold: float | Tensor | None = None,
     active: Tensor | None = None,
@@ -147,32 +97,30 @@ def smallest_eigenvalue(
     `1 - failure_probability` over the start vector: the bound of this module's docstring. The start vector must be
     independent of the Hessian; it is drawn for the purpose "lanczos".
 
-    Rounding: the error of a product is taken to have norm `product_error` of the spectral norm and no preferred
-    direction, so a component of at most `4 / sqrt(dim)` of that along the eigenvector. It enters the recurrence, step
-    by step, as the worst it can do; likewise that of the start vector. For errors of any direction multiply
-    `product_error` by `sqrt(dim) / 4`. The lower end cannot come closer to the mean of the spectrum than about
-    `4 product_error / failure_probability` of the spectral norm; in float64 that is nothing. For networks of 50,000
-    parameters in float32 the error of a product with a random vector was 0.1 to 4 machine epsilons; with the leading
-    eigenvector, which matters little, up to 100 where the loss was almost fitted.
+    Rounding: the error of a product is taken to have a norm of four machine epsilons of `dtype`, relative to the
+    spectral norm, and no preferred direction, so a component of at most `4 / sqrt(dim)` of that along the eigenvector.
+    It enters the recurrence, step by step, as the worst it can do; likewise that of the start vector. The lower end
+    cannot come closer to the mean of the spectrum than about `4 error / failure_probability` of the spectral norm; in
+    float64 that is nothing. For networks of 50,000 parameters in float32 the error of a product with a random vector
+    was 0.1 to 4 machine epsilons; with the leading eigenvector, which matters little, up to 100 where the loss was
+    almost fitted.
 
     Args:
-      hvp: from vectors `(..., dim)` to products with the Hessians, `(..., dim)`; linear and symmetric.
+      hvp: from vectors `(..., dim)` to products with the Hessians, `(..., dim)`; linear and symmetric. Of a loss of
+        your own, `torch.autograd.grad` of its gradient (`benchmarks/curvature.py`).
       dim: of a point, at least 1.
       streams: of the runs, the first axis of the batch.
       num_products: the most products to compute; see `sufficient_products`.
       failure_probability: of the lower end of one run, in (0, 1).
-      smoothness: a proved bound on the spectral norm, > 0; the interval is clipped to it.
       tolerance: a run stops once its interval is narrower than this times the largest absolute Ritz value; None: never.
       threshold: a run stops once its interval does not contain this number; None: never.
       active: `(runs, ...)` bool, the runs to compute; the others get no products and know nothing. None: all.
       call: number of the draw, 0 unless given; a tensor `(runs, ...)` gives the batch its shape: `(runs, iterates)`,
         say, with the numbers of the iterates, so that each has its own start vector.
       dtype: of the vectors sent to `hvp`, float64 unless given.
-      product_error: norm of the error of a product, relative to the spectral norm; None: four times the machine epsilon
-        of `dtype`.
 
     Raises:
-      ValueError: for arguments out of their domain, or a smoothness that a Ritz value exceeds.
+      ValueError: for arguments out of their domain.
 
     Example:
       >>> spectrum = torch.linspace(-1, 3, 1000, dtype=torch.float64)
@@ -182,7 +130,7 @@ def smallest_eigenvalue(
       >>> bool(found.lower <= -1 <= found.upper), bool(found.width < 0.05)
       (True, True)
     """
-    search = _Search(dim, failure_probability, smoothness, tolerance, threshold)
+    search = _Search(dim, failure_probability, tolerance, threshold)
     return search.smallest(_tridiagonal(hvp, streams, num_products, search, active, **products))
 
 
@@ -195,7 +143,6 @@ def _tridiagonal(
     *,
     call: int | Tensor = 0,
     dtype: torch.dtype = torch.float64,
-    product_error: float | None = None,
 ) -> Tridiagonal:
     if not isinstance(call, Tensor):
         validate.at_least(0, call=call)
@@ -204,7 +151,7 @@ def _tridiagonal(
     each = streams.take(torch.arange(len(streams)).repeat_interleave(calls[0].numel()))
     start = each.normal("lanczos", calls.reshape(-1), search.dim).view(*calls.shape, search.dim)
     start = (start / torch.linalg.vector_norm(start, dim=-1, keepdim=True)).to(dtype)
-    return lanczos(hvp, start, num_products, active=active, stop=search.stop, product_error=product_error)
+    return lanczos(hvp, start, num_products, active=active, stop=search.stop)
 
 
 @checked
@@ -214,7 +161,6 @@ class _Search:
 
     dim: AtLeastOne
     failure_probability: Probability
-    smoothness: EachPositive[float | Tensor] | None = None
     tolerance: Positive | None = None
     threshold: EachFinite[float | Tensor] | None = None
 
@@ -225,30 +171,19 @@ class _Search:
     def _is_good_enough(self, matrix: Tridiagonal) -> Tensor:
         """Return the runs that may stop; each condition tests one candidate lower end, without a search."""
         seen = _Polynomials.of(matrix, self.dim, self.failure_probability)
-        bound = torch.as_tensor(torch.inf if self.smoothness is None else self.smoothness).cpu().expand(seen.shape)
-        upper = torch.minimum(seen.upper, bound.reshape(-1))
         done, wanted = torch.zeros_like(seen.known), []
         if self.tolerance is not None:
-            wanted.append(upper - self.tolerance * seen.ritz.abs().amax(1))
+            wanted.append(seen.upper - self.tolerance * seen.ritz.abs().amax(1))
         if self.threshold is not None:
-            wanted.append(torch.as_tensor(self.threshold).to(upper).expand(seen.shape).reshape(-1))
-            done |= upper < wanted[-1]
+            wanted.append(torch.as_tensor(self.threshold).to(seen.upper).expand(seen.shape).reshape(-1))
+            done |= seen.upper < wanted[-1]
         for lower in wanted:
-            done |= seen.is_above(lower) | (-bound.reshape(-1) > lower)
+            done |= seen.is_above(lower)
         return (done & seen.known).view(seen.shape).to(matrix.finite.device)
 
     def smallest(self, matrix: Tridiagonal) -> Interval:
         ends = _Polynomials.of(matrix, self.dim, self.failure_probability).ends()
         lower, upper = (end.view(matrix.finite.shape).to(matrix.diagonal.device) for end in ends)
-        if self.smoothness is not None:
-            bound = torch.as_tensor(self.smoothness).to(lower)
-            if bool((matrix.finite & (upper < -bound)).any()):
-                worst = float(torch.where(matrix.finite, upper, torch.inf).min())
-                raise ValueError(
-                    f"Expected smoothness={self.smoothness} to bound the spectrum, which reaches {worst:.6g} at least."
-                )
-            lower = torch.where(matrix.finite, torch.maximum(lower, -bound), lower)
-            upper = torch.where(matrix.finite, torch.minimum(upper, bound), upper)
         return Interval(lower, upper, self.failure_probability, matrix.num_products)
 
 

@@ -21,7 +21,6 @@ largest where a is a gradient.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
 
 import numpy as np
 import torch
@@ -46,15 +45,8 @@ _NEAREST, _FARTHEST = -4.0, 0.7  # decades of the radius: range of the search's 
 _COARSE = 1e3  # machine epsilons of the largest coordinate: a smaller ball has too few points of x's type
 _RANK = 16.0  # machine epsilons of the largest eigenvalue: a smaller eigenvalue is rounding error
 _TIE = 1e-12  # of the radius: tolerance for rounding of the distance to a piece
+_NUMBERS_AT_ONCE = 2**24  # of gradients by example, in a call of `mean_gradient`
 _ZERO = 1e-9  # of the longest gradient: an element this short is not shortened further
-
-
-class Outcome(IntEnum):
-    """The reason why the search of a certificate stopped; the norm is an upper bound in any case."""
-
-    SETTLED = 0  # further rounds did not shorten the element
-    STOPPED = 1  # the rounds ran out while the element became shorter
-    NOT_FINITE = 2  # no gradient was finite, so the norm is unknown
 
 
 # ---------------------------------------------------------------- the shortest element of a convex hull
@@ -138,7 +130,6 @@ class GoldsteinCertificate:
       norm: `(runs,)` float64, at least the norm of the shortest element of the Goldstein subdifferential; infinite
         where nothing is known.
       uniform: `(runs,)` float64, the bound from the uniform sample alone.
-      outcome: `(runs,)` int64, an `Outcome` each.
       num_gradients: `(runs,)` int64, the number of gradients that were evaluated.
       points: the points of each run, `(count, dim)`, within `radius` of its x.
       weights: the weights of each run, `(count,)` float64: the element is the weighted sum of the gradients at the
@@ -148,23 +139,9 @@ class GoldsteinCertificate:
     radius: float
     norm: Tensor
     uniform: Tensor
-    outcome: Tensor
     num_gradients: Tensor
     points: tuple[Tensor, ...]
     weights: tuple[Tensor, ...]
-
-    def check(self, gradient: Gradient) -> Tensor:
-        """The norm of the same combination of other gradients, as a check on fresh data, `(runs,)` float64.
-
-        If gradients are means over a sample, the quadratic programme picks combinations whose sampling errors cancel,
-        so `norm` is too small for the population; on a fresh sample they do not cancel.
-
-        Args:
-          gradient: the gradient of the mean over a fresh sample.
-        """
-        pairs = zip(self.points, self.weights, strict=True)
-        elements = [weights @ gradient(points).double() for points, weights in pairs]
-        return torch.stack([torch.linalg.vector_norm(element) for element in elements])
 
 
 @checked
@@ -225,10 +202,9 @@ def certify_goldstein(
     found = [_shorten(ball, num_samples, num_rounds) for ball in balls]
     norm = torch.tensor([each[0] for each in found], dtype=torch.float64, device=x.device)
     uniform = torch.tensor([each[1] for each in found], dtype=torch.float64, device=x.device)
-    outcome = torch.tensor([each[2] for each in found], device=x.device)
     num_gradients = torch.tensor([ball.num_gradients for ball in balls], device=x.device)
-    points, weights = tuple(each[3] for each in found), tuple(each[4] for each in found)
-    return GoldsteinCertificate(radius, norm, uniform, outcome, num_gradients, points, weights)
+    points, weights = tuple(each[2] for each in found), tuple(each[3] for each in found)
+    return GoldsteinCertificate(radius, norm, uniform, num_gradients, points, weights)
 
 
 class _Ball:
@@ -310,11 +286,11 @@ def _unit(rows: Tensor) -> Tensor:
     return rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True)
 
 
-def _shorten(ball: _Ball, num_samples: int, num_rounds: int) -> tuple[float, float, Outcome, Tensor, Tensor]:
-    """The least norm found, the norm from the uniform sample, the outcome, and the element's points and weights."""
+def _shorten(ball: _Ball, num_samples: int, num_rounds: int) -> tuple[float, float, Tensor, Tensor]:
+    """The least norm found, the norm from the uniform sample, and the element's points and weights."""
     points, gradients = ball.joins(*ball.ask(_INSIDE * ball.sample(num_samples)))
     if not len(points):
-        return math.inf, math.inf, Outcome.NOT_FINITE, points, gradients[:, 0]
+        return math.inf, math.inf, points, gradients[:, 0]
     found = minimum_norm(gradients)
     longest = float(torch.linalg.vector_norm(gradients, dim=1).max()) or 1.0
     norms = [float(found.norm.upper)]
@@ -340,8 +316,7 @@ def _shorten(ball: _Ball, num_samples: int, num_rounds: int) -> tuple[float, flo
         found = minimum_norm(gradients)
         norms.append(float(found.norm.upper))
     kept = found.weights > 0
-    outcome = Outcome.SETTLED if settled() else Outcome.STOPPED
-    return norms[-1], norms[0], outcome, points[kept], found.weights[kept]
+    return norms[-1], norms[0], points[kept], found.weights[kept]
 
 
 def _leads(leads: list[_Lead], met: Tensor, element: Tensor, norm: float) -> list[_Lead]:
@@ -355,13 +330,12 @@ def _leads(leads: list[_Lead], met: Tensor, element: Tensor, norm: float) -> lis
     return sorted(useful, key=lambda lead: lead.steps)
 
 
-@checked
-def mean_gradient(problem: Problem, numbers_at_once: AtLeastOne = 2**24) -> Gradient:
+def mean_gradient(problem: Problem) -> Gradient:
     """The gradient of a problem's mean over all examples, for `certify_goldstein`.
 
     Args:
-      problem: a problem whose runs share their examples.
-      numbers_at_once: at least 1; a call has one point, or more while `points examples dim` is at most this number.
+      problem: a problem whose runs share their examples; a call has so many points that `points examples dim` is at
+        most 2^24, or one.
 
     Example:
       >>> from dpnotes.problems.nonsmooth import AbsoluteDeviations
@@ -370,7 +344,7 @@ def mean_gradient(problem: Problem, numbers_at_once: AtLeastOne = 2**24) -> Grad
       tensor([[-1.0000, -0.3333,  1.0000]])
     """
     validate.provides("gradients", "num_examples", "dim", problem=problem)
-    at_once = max(1, numbers_at_once // (problem.num_examples * problem.dim))
+    at_once = max(1, _NUMBERS_AT_ONCE // (problem.num_examples * problem.dim))
 
     def gradient(points: Tensor) -> Tensor:
         share = points.new_tensor(1 / problem.num_examples)

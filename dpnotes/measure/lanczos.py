@@ -88,7 +88,6 @@ def lanczos(
     *,
     active: Tensor | None = None,
     stop: Callable[[Tridiagonal], Tensor] | None = None,
-    product_error: float | None = None,
 ) -> Tridiagonal:
     """Lanczos' tridiagonal matrices with partial re-orthogonalisation, one for each vector of a batch.
 
@@ -109,8 +108,6 @@ def lanczos(
       num_products: at least 1.
       active: `(...)` bool, the runs to compute; None: all.
       stop: asked after every fourth product, after 128 of them more rarely, which runs are done, `(...)` bool.
-      product_error: norm of the error of a product, relative to the spectral norm; None: four times the machine
-        epsilon.
 
     Raises:
       ValueError: for a start vector that is not floating point, zero or not finite, a product of another shape.
@@ -124,8 +121,7 @@ def lanczos(
     validate.at_least(1, num_products=num_products)
     if not start.is_floating_point() or start.dim() == 0 or not start.numel():
         raise ValueError(f"Expected start, {start.dtype} of shape {tuple(start.shape)}, to be floating, (..., dim).")
-    error = _PRODUCT_ERROR * torch.finfo(start.dtype).eps if product_error is None else product_error
-    validate.between(0, 1, product_error=error)
+    error = _PRODUCT_ERROR * torch.finfo(start.dtype).eps  # of a product, relative to the spectral norm
     rounding = error + math.sqrt(start.shape[-1]) * torch.finfo(torch.float64).eps  # inner products round at random
     *batch, dim = start.shape
     q = start.reshape(-1, dim).double()

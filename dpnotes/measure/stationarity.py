@@ -51,27 +51,6 @@ class Certificate:
     hessian_lipschitz: float
     failure_probability: float
 
-    @property
-    def yes(self) -> Tensor:
-        """True where the point is certified to be an alpha-SOSP, `(...)` bool."""
-        return self.verdict == Verdict.YES
-
-    @property
-    def no(self) -> Tensor:
-        """True where the point is certified not to be an alpha-SOSP, `(...)` bool."""
-        return self.verdict == Verdict.NO
-
-    @property
-    def undecided(self) -> Tensor:
-        """True where the bounds allow both, `(...)` bool; more products may decide."""
-        return self.verdict == Verdict.UNDECIDED
-
-
-class EigenvalueOptions(ProductOptions, total=False):
-    """Options of products with a Hessian, and what is known of its spectral norm."""
-
-    smoothness: float | Tensor | None
-
 
 @checked
 def certify_sosp(
@@ -85,7 +64,7 @@ def certify_sosp(
     smooth: bool,
     num_products: int,
     failure_probability: float,
-    **products: Unpack[EigenvalueOptions],
+    **products: Unpack[ProductOptions],
 ) -> Certificate:
     """Certify for each point of a batch whether it is an alpha-SOSP: yes, no or undecided.
 
@@ -105,10 +84,8 @@ def certify_sosp(
       smooth: whether the loss has a Hessian everywhere, as the caller declares. ReLU and max-pooling have none.
       num_products: the most products to compute; `curvature.sufficient_products` computes how many suffice.
       failure_probability: for the eigenvalue's lower end, in (0, 1); that of the gradient's bounds is added to it.
-      smoothness: a proved bound on the spectral norm; a bound below `sqrt(rho alpha)` decides the eigenvalue.
       call: number of the draw, or `(runs, iterates)`; its shape is the shape of the batch.
       dtype: the type of the vectors sent to `hvp`.
-      product_error: as in `curvature.smallest_eigenvalue`.
 
     Raises:
       NotSmoothError: for `smooth=False`.

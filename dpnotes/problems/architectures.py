@@ -4,20 +4,11 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from dpnotes.util.validate import AtLeastOne, AtLeastTwo, Finite, checked
 
 Norm = Literal["batch", "group"]
-Activation = Literal["relu", "gelu", "silu", "tanh"]
-Pooling = Literal["max", "average"]
-
-_ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh}
-_POOLINGS: dict[str, tuple[type[nn.Module], type[nn.Module]]] = {
-    "max": (nn.MaxPool2d, nn.AdaptiveMaxPool2d),
-    "average": (nn.AvgPool2d, nn.AdaptiveAvgPool2d),
-}
 
 
 def _group_norm(channels: int) -> nn.GroupNorm:
@@ -64,26 +55,19 @@ def conv_net(
     num_classes: AtLeastTwo = 10,
     *,
     norm: Norm = "batch",
-    activation: Activation = "relu",
-    pooling: Pooling = "max",
-    conv_bias: bool = False,
     width: AtLeastOne = 64,
 ) -> nn.Sequential:
     """The ConvNet for 3 x 32 x 32 images of Avdiukhin, Dinitz, Fan and Yaroslavtsev, arXiv:2410.06878, section 4.
 
     Eight times convolution, normalisation and activation, four of these in two residual blocks; then a linear layer
-    without bias, and outputs times 0.2. With 10 classes it has 2,274,880 parameters, with biases of the convolutions
-    2,276,224; the paper does not specify which. Its batch normalisation mixes examples: to clip gradients by example
-    take `norm="group"`. Its ReLU and its maxima have kinks: for certificates of second order take a smooth activation
-    and `pooling="average"`.
+    without bias, and outputs times 0.2. With 10 classes it has 2,274,880 parameters; with biases of the convolutions it
+    would have 2,276,224, and the paper does not specify which. Its batch normalisation mixes examples: to clip
+    gradients by example take `norm="group"`. Its ReLU and its maxima have kinks.
 
     Args:
       num_classes: at least 2.
       norm: "batch" as in the paper, or "group", of 32 groups (Wu and He, arXiv:1803.08494; fewer where they would have
         fewer than two channels).
-      activation: "relu" as in the paper, or a smooth one.
-      pooling: "max" as in the paper, or "average".
-      conv_bias: whether convolutions have a bias.
       width: channels of the first convolution, 64 in the paper; the others are in proportion.
 
     Raises:
@@ -92,24 +76,24 @@ def conv_net(
     Example:
       >>> sum(parameter.numel() for parameter in conv_net().parameters())
       2274880
+      >>> import torch
       >>> conv_net(width=4, norm="group")(torch.zeros(2, 3, 32, 32)).shape
       torch.Size([2, 10])
     """
 
     def block(inputs: int, outputs: int, kernel: int = 3, stride: int = 1, padding: int = 1) -> nn.Sequential:
-        convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=conv_bias)
-        return nn.Sequential(convolution, _norm(norm, outputs), _ACTIVATIONS[activation]())
+        convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)
+        return nn.Sequential(convolution, _norm(norm, outputs), nn.ReLU())
 
-    pool, global_pool = _POOLINGS[pooling]
     return nn.Sequential(
         block(3, width),
         block(width, 2 * width, kernel=5, stride=2, padding=2),
         Residual(block(2 * width, 2 * width), block(2 * width, 2 * width)),
         block(2 * width, 4 * width),
-        pool(2),
+        nn.MaxPool2d(2),
         Residual(block(4 * width, 4 * width), block(4 * width, 4 * width)),
         block(4 * width, 2 * width, padding=0),
-        global_pool(1),
+        nn.AdaptiveMaxPool2d(1),
         nn.Flatten(),
         nn.Linear(2 * width, num_classes, bias=False),
         Scale(0.2),
@@ -120,13 +104,11 @@ class BasicBlock(nn.Module):
     """Two convolutions and a shortcut, which is a convolution where the shape changes."""
 
     @checked
-    def __init__(
-        self, inputs: AtLeastOne, outputs: AtLeastOne, stride: AtLeastOne, norm: Norm, activation: Activation
-    ) -> None:
+    def __init__(self, inputs: AtLeastOne, outputs: AtLeastOne, stride: AtLeastOne, norm: Norm) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
         self.bn1 = _norm(norm, outputs)
-        self.relu = _ACTIVATIONS[activation]()
+        self.relu = nn.ReLU()
         self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
         self.bn2 = _norm(norm, outputs)
         self.downsample = None
@@ -145,7 +127,6 @@ def resnet18(
     num_classes: AtLeastTwo = 1000,
     *,
     norm: Norm = "batch",
-    activation: Activation = "relu",
     stem: Literal["imagenet", "cifar"] = "imagenet",
     width: AtLeastOne = 64,
 ) -> nn.Sequential:
@@ -158,7 +139,6 @@ def resnet18(
     Args:
       num_classes: at least 2.
       norm: "batch", or "group" as in `conv_net`, whose layers keep the names `bn...`.
-      activation: as in `conv_net`.
       stem: "imagenet", a convolution of 7 x 7 with stride 2 and max pooling; "cifar", one of 3 x 3 with stride 1 and no
         pooling, as for the 32 x 32 images of He et al., section 4.2.
       width: channels of the first stage, 64 in the paper.
@@ -167,6 +147,7 @@ def resnet18(
       ValueError: outside these domains.
 
     Example:
+      >>> import torch
       >>> network = resnet18(10, stem="cifar", width=4)
       >>> network(torch.zeros(2, 3, 32, 32)).shape
       torch.Size([2, 10])
@@ -175,14 +156,14 @@ def resnet18(
     parts: OrderedDict[str, nn.Module] = OrderedDict()
     parts["conv1"] = nn.Conv2d(3, width, *((7, 2, 3) if imagenet else (3, 1, 1)), bias=False)
     parts["bn1"] = _norm(norm, width)
-    parts["relu"] = _ACTIVATIONS[activation]()
+    parts["relu"] = nn.ReLU()
     if imagenet:
         parts["maxpool"] = nn.MaxPool2d(3, 2, 1)
     channels = width
     for stage in range(4):
         outputs, stride = width * 2**stage, 1 if stage == 0 else 2
         parts[f"layer{stage + 1}"] = nn.Sequential(
-            BasicBlock(channels, outputs, stride, norm, activation), BasicBlock(outputs, outputs, 1, norm, activation)
+            BasicBlock(channels, outputs, stride, norm), BasicBlock(outputs, outputs, 1, norm)
         )
         channels = outputs
     parts["avgpool"] = nn.AdaptiveAvgPool2d(1)
@@ -205,24 +186,16 @@ def load_pretrained(module: nn.Module, state: Mapping[str, Tensor], head: str = 
       True if the head was loaded too.
 
     Raises:
-      ValueError: if names are missing or unknown, or a shape outside the head differs; then nothing is loaded.
+      RuntimeError: if names are missing or unknown, or a shape outside the head differs.
 
     Example:
       >>> load_pretrained(resnet18(100, width=2), resnet18(1000, width=2).state_dict())
       False
     """
-    own = module.state_dict()
-    missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
-    if missing or unknown:
-        raise ValueError(f"Expected the module's names in state; missing: {missing}, unknown: {unknown}.")
-    other = {name for name, tensor in own.items() if tensor.shape != state[name].shape}
-    wrong = sorted(name for name in other if not name.startswith(f"{head}."))
-    if wrong:
-        shapes = ", ".join(f"{name}: {tuple(state[name].shape)} for {tuple(own[name].shape)}" for name in wrong)
-        raise ValueError(f"Expected the module's shapes in state, but for {head}; got {shapes}.")
-    heads = {name for name in own if name.startswith(f"{head}.")} if other else set()
-    with torch.no_grad():
-        for name, tensor in own.items():
-            if name not in heads:
-                tensor.copy_(state[name])
-    return not heads
+    kept = {
+        name: tensor
+        for name, tensor in module.state_dict().items()
+        if name.startswith(f"{head}.") and name in state and state[name].shape != tensor.shape
+    }
+    module.load_state_dict({**state, **kept})
+    return not kept

@@ -80,7 +80,7 @@ class Reflected:
       normal: `(dim,)`, not 0, of any length; if it has the device and the type of the points, no copy is made.
 
     Raises:
-      ValueError: for a normal of another shape, or that is 0 or not finite.
+      ValueError: for a normal that is 0 or not finite.
 
     Example:
       >>> from dpnotes.problems.separable import DoubleWell, Parabola, Separable
@@ -94,8 +94,6 @@ class Reflected:
     normal: Tensor
 
     def __post_init__(self) -> None:
-        if self.normal.shape != (self.dim,):
-            raise ValueError(f"Expected normal.shape={tuple(self.normal.shape)} to be ({self.dim},).")
         length = float(torch.linalg.vector_norm(self.normal))
         validate.positive(length_of_normal=length)
         object.__setattr__(self, "normal", self.normal / length)

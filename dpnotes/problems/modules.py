@@ -17,7 +17,7 @@ from dpnotes.problems.batch_norm import averaged_statistics, forget_statistics, 
 from dpnotes.problems.closed import Open, closed, or_open, refuse_writes, same
 from dpnotes.problems.dropout import Site, drops, masked, masks, sites_of
 from dpnotes.problems.examples import check, check_points
-from dpnotes.problems.graphs import kinks_of, saved_bytes
+from dpnotes.problems.graphs import saved_bytes
 from dpnotes.problems.module_data import ModuleData
 from dpnotes.problems.module_gradients import ModuleGradients
 from dpnotes.problems.parameters import FlatParameters
@@ -83,8 +83,8 @@ class ModuleProblem:
     Example:
       >>> module = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 3))
       >>> problem = ModuleProblem(module, torch.ones(6, 4), torch.tensor([0, 1, 2, 0, 1, 2]))
-      >>> problem.dim, problem.num_examples, problem.kinks
-      (67, 6, [])
+      >>> problem.dim, problem.num_examples
+      (67, 6)
       >>> x = problem.initial(Streams.of("example", ["run 0", "run 1"]))
       >>> gradients = problem.gradients(x, torch.tensor([[0, 1], [4, 5]]))
       >>> gradients.norms().shape, gradients.weighted_sum(torch.full((2, 2), 1 / 2)).shape
@@ -187,15 +187,6 @@ class ModuleProblem:
     def mixes_examples(self) -> bool:
         """Return whether an example's loss depends on its batch (batch normalisation): it then has no sensitivity."""
         return bool(self._batch_norms)
-
-    @cached_property
-    def kinks(self) -> list[str]:
-        """The functions in the loss that are not twice differentiable everywhere, by torch's names.
-
-        SOSP certificates need a loss without them.
-        """
-        values = self._parameters.split(self._parameters.start.clone().requires_grad_())
-        return kinks_of(self._loss_by(self._loss, *self._of_stand_ins(values)))
 
     @cached_property
     def bytes_per_run(self) -> int:
@@ -306,22 +297,6 @@ class ModuleProblem:
         if examples is not None:
             check(examples, len(x), self.num_examples)
         return ModuleGradients(self, x.detach(), examples)
-
-    def mean_loss(self, x: Tensor, examples: Tensor | None = None) -> Tensor:
-        """Mean loss `(runs,)` at the points `x`, differentiable in them as often as the module is; not in chunks.
-
-        Arguments and errors as in `gradients`.
-        """
-        check_points(x, self.dim, self._dtype)
-        if examples is not None:
-            check(examples, len(x), self.num_examples)
-        everything = torch.arange(self.num_examples, device=self._device)
-        with self._memory(self.num_examples if examples is None else examples.shape[1]):
-            means = []
-            for run, row in enumerate(x):
-                batch = self._batch(run, everything if examples is None else examples[run])
-                means.append(self._passes.losses(self._parameters.split(row), batch).mean())
-            return torch.stack(means)
 
     def evaluate(
         self, x: Tensor, inputs: Tensor | tuple[Tensor, ...], labels: Tensor, statistics_from: Tensor | None = None

@@ -144,11 +144,6 @@ class Bert(nn.Module):
 
     def forward(self, packed: Tensor) -> Tensor:
         """Return logits `(batch, num_classes)` for packed sentences `(batch, 2, length)`."""
-        if packed.dim() != 3 or packed.shape[1] != 2 or packed.shape[2] > self.size.max_length:
-            raise ValueError(
-                f"Expected packed.shape={tuple(packed.shape)} to be (batch, 2, length) with "
-                f"length <= {self.size.max_length}."
-            )
         numbers, present = packed.unbind(1)
         parts: Any = self.bert["embeddings"]
         # Every lookup has a row for each example, so that its gradient belongs to that example.

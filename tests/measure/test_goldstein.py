@@ -1,12 +1,10 @@
 """Goldstein norms: shortest elements against other solvers, certificates against known norms."""
 
 import math
-from collections.abc import Callable
 from functools import partial
 
 import pytest
 import torch
-from components import component_norm, slope_ranges
 from scipy import optimize
 from torch import Tensor
 
@@ -14,7 +12,6 @@ from dpnotes.measure import goldstein
 from dpnotes.measure.goldstein import (
     GoldsteinCertificate,
     Gradient,
-    Outcome,
     certify_goldstein,
     mean_gradient,
     minimum_norm,
@@ -23,7 +20,6 @@ from dpnotes.measure.goldstein import (
 )
 from dpnotes.problems.nonsmooth import AbsoluteDeviations, MaxOfLinear, MinOfNorms
 from dpnotes.problems.robust import RobustRegression
-from dpnotes.problems.smoothing import lasry_lions_absolute
 from dpnotes.random.streams import Streams
 
 DIMS = (2, 10, 100)
@@ -173,11 +169,11 @@ def test_certificates_are_above_the_norm_by_a_tenth_at_most(case: tuple[str, int
     found = certify(gradient, x)
     norm = float(found.norm)
     assert exact - 1e-12 <= norm <= 1.1 * exact + 1e-8
-    assert found.outcome.item() == Outcome.SETTLED
     assert 100 <= int(found.num_gradients) <= 2000
     # The combination consists of gradients in the ball, and has this norm.
     assert float(torch.linalg.vector_norm(found.points[0] - x, dim=1).max()) <= 1
-    assert float(found.check(gradient)) == pytest.approx(norm, abs=1e-9)
+    element = found.weights[0] @ gradient(found.points[0]).double()
+    assert float(element.norm()) == pytest.approx(norm, abs=1e-9)
     assert len(found.points[0]) == len(found.weights[0]) <= dim + 1 and float(found.weights[0].sum()) == pytest.approx(
         1
     )
@@ -219,88 +215,7 @@ def test_control_of_twenty_pieces_some_are_missed_where_no_lead_is_followed(monk
     assert far >= 1
 
 
-@pytest.mark.parametrize(("dim", "norm"), [(2, 0.0), (100, 1.0)])
-def test_a_dent_in_a_random_place_is_found_in_the_plane_and_by_nothing_in_100_dimensions(dim: int, norm: float):
-    """In `y_1 + 2 max(0, 0.3 - |y - c|)` with |c| = 0.6 the dent has gradients of all directions, so the norm is 0.
-
-    No gradient elsewhere indicates the dent. From the center it fills a half angle of 30 degrees, which contains a
-    share of 1e-31 of the directions in 100 dimensions.
-    """
-    center = normal("a dent", 1, dim)
-    center = 0.6 * center / center.norm()
-
-    def gradient(points: Tensor) -> Tensor:
-        way = points - center
-        length = torch.linalg.vector_norm(way, dim=1, keepdim=True)
-        return torch.eye(1, dim, dtype=torch.float64) - 2 * torch.where(length < 0.3, way / length, 0)
-
-    inside = gradient(center + 0.1 * torch.cat([torch.eye(dim).double(), -torch.eye(dim).double()]))
-    assert float(minimum_norm(inside).norm.upper) < 1e-9
-    assert float(certify(gradient, at(0.0, dim)).norm) == pytest.approx(norm, abs=1e-6)
-
-
-def plane_norm(gradient: Gradient, x: Tensor, radius: float) -> float:
-    """Return the norm from 30,000 points of the disc: an upper bound that a certificate should be close to."""
-    line = torch.linspace(-1, 1, 201, dtype=torch.float64)
-    grid = torch.cartesian_prod(line, line) + 1e-5 * torch.tensor([0.3, 0.7], dtype=torch.float64)
-    grid = grid[torch.linalg.vector_norm(grid, dim=1) < 1]
-    gradients = gradient(x + radius * grid).unique(dim=0)
-    # The gradients at the ends of 720 directions determine the hull to 1e-4.
-    angles = torch.linspace(0, 2 * math.pi, 721, dtype=torch.float64)
-    directions = torch.stack([angles.cos(), angles.sin()], 1).split(24)  # so few at once stay in the cache
-    extreme = torch.cat([(some @ gradients.T).argmax(1) for some in directions]).unique()
-    return float(minimum_norm(gradients[extreme]).norm.upper)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
-def test_certificates_of_valleys_and_networks_in_the_plane(seed: int):
-    """Nonconvex losses of one to five examples, compared with the disc's points; within a tenth both ways."""
-    valleys = MinOfNorms(normal(f"centers {seed}", 3, 2), 0.3 * normal(f"shifts {seed}", 3, 2))
-    phase = RobustRegression(normal(f"inputs {seed}", 5, 2), normal(f"targets {seed}", 5).abs(), "absolute")
-    for problem in (valleys, phase):
-        gradient, x = mean_gradient(problem), normal(f"plane {seed}", 1, 2)
-        exact = plane_norm(gradient, x, 0.4)
-        norm = float(certify(gradient, x, 0.4, seed).norm)
-        assert 0.9 * exact - 1e-3 <= norm <= 1.1 * exact + 1e-2
-
-
-@pytest.mark.slow
-def test_of_one_coordinate_the_norm_is_that_of_an_interval_of_slopes():
-    problem = AbsoluteDeviations(normal("line", 9, 1))
-    x = torch.linspace(-2, 2, 15, dtype=torch.float64)[:, None]
-    ends = torch.stack(
-        [
-            problem.gradients(x + shift).weighted_sum(torch.full((15, 9), 1 / 9, dtype=torch.float64))
-            for shift in (-0.4, 0.4)
-        ]
-    )
-    exact = torch.where(ends.prod(0) <= 0, 0, ends.abs().amin(0))[:, 0]
-    norm = certify(mean_gradient(problem), x, 0.4).norm
-    assert bool((norm >= exact - 1e-12).all()) and bool((norm <= exact + 1e-8).all())
-
-
 # ---------------------------------------------------------------- what else a certificate says
-def test_a_fresh_sample_finds_errors_that_cancelled():
-    """A sample has errors that differ at every point: the programme turns 0.3 into 0.2, which a fresh sample reveals.
-
-    Fresh errors can only make a combination longer, except for their component along the mean: 0.1 / sqrt(2) at one
-    point, and less for spread-out weights. Five of its standard deviations are 0.11 for 10 equal weights.
-    """
-    dim, size = 20, 200
-    mean = torch.zeros(dim, dtype=torch.float64)
-    mean[0] = 0.3
-
-    def sampled(name: str) -> Gradient:
-        frequencies, errors = normal(f"frequencies {name}", size, dim), normal(f"errors {name}", size, dim)
-        return lambda points: mean + (50 * points @ frequencies.mT).cos() @ errors / math.sqrt(size) * 0.1
-
-    x = torch.zeros(4, dim, dtype=torch.float64)
-    found = certify(sampled("train"), x, num_rounds=20)
-    assert float(found.norm.max()) < 0.2
-    fresh = found.check(sampled("fresh"))
-    assert bool((fresh > 0.25).all()), "control"
-    closely(found.check(sampled("train")), found.norm, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -317,14 +232,10 @@ def test_runs_are_certified_alike_together_and_alone():
 
 def test_what_is_not_finite_leaves_the_norm_unknown_or_is_left_out():
     nothing = certify(lambda points: torch.full_like(points, math.nan), at(0.0, 3))
-    assert nothing.outcome.item() == Outcome.NOT_FINITE and nothing.norm.item() == math.inf
+    assert nothing.norm.item() == math.inf
     absolute = mean_gradient(first_coordinate(3))
     holes = certify(lambda points: torch.where(points[:, 1:2] > 0, math.inf, absolute(points)), at(0.9, 3))
     assert float(holes.norm) < 1e-8
-    stopped = certify(
-        mean_gradient(MinOfNorms(torch.zeros(1, 50).double(), torch.zeros(1, 50).double())), at(1.01, 50), num_rounds=3
-    )
-    assert stopped.outcome.item() == Outcome.STOPPED
 
 
 def test_float32_points_stay_in_the_ball():
@@ -373,71 +284,3 @@ def test_the_norm_of_a_distance_is_that_of_its_cone(dim: int):
     distances = torch.tensor([0.0, 0.5, 1.0, 1.25, 2.0], dtype=torch.float64)
     expected = [0, 0, 0, 1, 1] if dim == 1 else [0, 0, 0, 0.6, math.sqrt(0.75)]
     closely(norm_of_distance(distances, 1.0, dim), torch.tensor(expected, dtype=torch.float64))
-
-
-# ---------------------------------------------------------------- component-wise
-def phase_retrieval(dim: int = 4, num_examples: int = 30) -> RobustRegression:
-    return RobustRegression.sample(normal("signal", dim, 1), num_examples, 0, "absolute", noise_std=0.2)
-
-
-@pytest.mark.slow
-def test_the_component_norm_is_that_of_another_solver_and_below_the_goldstein_norm():
-    problem, radius = phase_retrieval(), 0.15
-    x = normal("signal", 4, 1).T + 0.4 * normal("component", 6, 4)
-    lower, upper = slope_ranges(problem, x, radius)
-    goldstein_norms = certify(mean_gradient(problem), x, radius).norm
-    for run in range(len(x)):
-        bounds = component_norm(problem.inputs, lower[run], upper[run])
-        assert float(bounds.width) <= 1e-8
-        rows = problem.inputs.numpy() / problem.num_examples
-        solved = optimize.minimize(
-            lambda s, rows=rows: 0.5 * float((s @ rows) @ (s @ rows)),
-            lower[run].numpy(),
-            jac=lambda s, rows=rows: rows @ (s @ rows),
-            bounds=list(zip(lower[run].tolist(), upper[run].tolist(), strict=True)),
-            method="L-BFGS-B",
-            options={"ftol": 1e-15, "gtol": 1e-12},
-        )
-        assert float(bounds.upper) == pytest.approx(math.sqrt(2 * solved.fun), abs=1e-5)
-        assert float(bounds.lower) <= float(goldstein_norms[run]) + 1e-9
-        if run == 0:  # control: a smaller radius gives a smaller set
-            fixed = component_norm(problem.inputs, *(s[0] for s in slope_ranges(problem, x, 1e-9)))
-            assert float(fixed.lower) > float(bounds.upper) + 0.01
-
-
-def test_gradients_of_double_envelopes_bound_the_component_norm():
-    """Lemma B.3: if the envelopes' mean has gradient beta, the point is component-wise (3 lambda L, beta)-stationary.
-
-    The losses are `|<a, x> - y|` with unit inputs: L = 1, and the envelope acts along a. At lambda / 10 the claim
-    fails.
-    """
-    problem = RobustRegression.sample(normal("signal", 4, 1), 30, 0, noise_std=0.5)
-    x, parameter = normal("signal", 4, 1).T + 0.3 * normal("envelopes", 50, 4), 0.3
-    slopes = lasry_lions_absolute(x @ problem.inputs.mT - problem.targets, parameter)[1]
-    beta = torch.linalg.vector_norm(slopes @ problem.inputs, dim=1) / 30
-
-    def norms(radius: float) -> Tensor:
-        ranges = zip(*slope_ranges(problem, x, radius), strict=True)
-        return torch.stack([component_norm(problem.inputs, low, high).lower for low, high in ranges])
-
-    assert bool((norms(3 * parameter) <= beta + 1e-9).all())
-    assert not bool((norms(0.1 * parameter) <= beta + 1e-9).all()), "control"
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    (
-        (lambda: minimum_norm(torch.ones(3)), "gradients, torch.float32 of shape"),
-        (lambda: minimum_norm(torch.ones(0, 3)), "not empty"),
-        (lambda: minimum_norm(torch.ones(1, 3) / 0), "gradients without NaN"),
-        (lambda: certify(lambda x: x, torch.ones(2)), "x, torch.float32 of shape"),
-        (lambda: certify(lambda x: x[:, :1], torch.ones(1, 2)), r"gradients of shape \(100, 2\), got \(100, 1\)"),
-        (lambda: certify(lambda x: x, 1e9 * torch.ones(1, 2), radius=1e-3), "radius=0.001 to be large"),
-        (lambda: certify_goldstein(torch.sin, torch.ones(1, 2), Streams.of(0, [1, 2]), radius=1.0), "x: 1, streams: 2"),
-        (lambda: norm_of_max(torch.ones(2, 2), torch.ones(3), torch.ones(2), 1.0), r"offsets \(3,\)"),
-        (lambda: norm_of_distance(-torch.ones(1), 1.0, 2), "distance >= 0"),
-    ),
-)  # fmt: skip
-def test_bad_input_is_named(call: Callable[[], object], message: str):
-    with pytest.raises(ValueError, match=message):
-        call()

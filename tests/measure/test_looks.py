@@ -7,19 +7,6 @@ from dpnotes.measure import curvature
 from dpnotes.random.streams import Streams
 
 
-def test_a_long_lanczos_looks_ever_more_rarely_whether_it_may_stop():
-    spectrum = torch.linspace(-1, 1, 2000, dtype=torch.float64)
-    looks = []
-
-    def stop(matrix: curvature.Tridiagonal) -> torch.Tensor:
-        looks.append(int(matrix.num_products))
-        return torch.tensor([False])
-
-    start = Streams.of("start", [0]).normal("start", 0, 2000)
-    curvature.lanczos(lambda vector: spectrum * vector, start, 400, stop=stop)
-    assert looks[:32] == list(range(4, 129, 4)) and looks[32:] == [144, 162, 182, 204, 229, 257, 289, 325, 365]
-
-
 def test_a_look_tries_one_gap_and_only_the_end_searches(monkeypatch: pytest.MonkeyPatch):
     spectrum = torch.linspace(-1, 1, 2000, dtype=torch.float64)
     tried, once = [], curvature._Polynomials.rules_out

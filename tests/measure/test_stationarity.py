@@ -37,18 +37,13 @@ def spectra(family: str) -> Tensor:
     if family == "flat":
         spectrum = 2 * bulk - 1
         spectrum[:, 0] = -1
-    elif family == "clustered":
-        spectrum = torch.where(bulk < 0.5, -1 + 1e-6 * bulk, 1 - 1e-6 * bulk)
-    elif family == "isolated":
-        spectrum = 0.1 * bulk
-        spectrum[:, 0] = -1
     else:  # the smallest eigenvalue is only just detected
         spectrum = bulk
         spectrum[:, 0] = -0.2 - 0.3 * trials().uniform("spectra", 1, 1)[:, 0]
     return spectrum
 
 
-@pytest.mark.parametrize("family", ["flat", "clustered", "isolated", "adverse"])
+@pytest.mark.parametrize("family", ["flat", "adverse"])
 @pytest.mark.slow
 def test_verdicts_are_right_and_rarely_undecided(family: str):
     spectrum = spectra(family)
@@ -62,15 +57,14 @@ def test_verdicts_are_right_and_rarely_undecided(family: str):
     num_products = sufficient_products(DIM, 0.05, 1e-3)
     assert num_products == 32
     found = certify(spectrum, 0.5 * alpha, alpha, num_products=num_products)
-    wrong = torch.where(is_sosp, found.no, found.yes)
+    wrong = found.verdict == torch.where(is_sosp, Verdict.NO, Verdict.YES)
     assert int(wrong.sum()) <= 5
-    assert not found.undecided.any()
+    assert not (found.verdict == Verdict.UNDECIDED).any()
     # Control: a Ritz value used as a lower bound, after few products, certifies saddles as stationary.
     few = smallest_eigenvalue(lambda v: spectrum * v, DIM, trials(), num_products=4, failure_probability=1e-3)
-    if family in ("flat", "adverse"):  # in the other families the eigenvalue is found at once
-        assert int((~is_sosp & (few.upper > threshold)).sum()) > 5
+    assert int((~is_sosp & (few.upper > threshold)).sum()) > 5
     honest = certify(spectrum, 0.5 * alpha, alpha, num_products=4)
-    assert int(torch.where(is_sosp, honest.no, honest.yes).sum()) <= 5
+    assert int((honest.verdict == torch.where(is_sosp, Verdict.NO, Verdict.YES)).sum()) <= 5
 
 
 def test_a_verdict_needs_both_conditions_and_stops_when_it_has_them():
@@ -79,7 +73,6 @@ def test_a_verdict_needs_both_conditions_and_stops_when_it_has_them():
     norms = torch.tensor([0.01, 1.0, 0.01, 0.1, math.nan])
     found = certify(spectrum, norms, 0.1)  # threshold -0.447
     assert [Verdict(int(v)).name for v in found.verdict] == ["NO", "NO", "YES", "NO", "UNDECIDED"]
-    assert found.no.tolist() == [True, True, False, True, False] and found.yes.sum() == found.undecided.sum() == 1
     assert found.smallest_eigenvalue.num_products is not None
     products = found.smallest_eigenvalue.num_products.tolist()
     assert [products[i] for i in (1, 3, 4)] == [0, 0, 0], "a gradient of at least alpha, or NaN, decides alone"
@@ -89,8 +82,8 @@ def test_a_verdict_needs_both_conditions_and_stops_when_it_has_them():
 
 def test_the_hessian_at_the_threshold_stays_undecided():
     spectrum = torch.linspace(-0.5, 1, DIM, dtype=torch.float64)[None]
-    assert bool(certify(spectrum, torch.zeros(1), 0.5**2 / RHO).undecided)
-    assert bool(certify(spectrum, torch.zeros(1), 0.7**2 / RHO).yes), "control"
+    assert certify(spectrum, torch.zeros(1), 0.5**2 / RHO).verdict == Verdict.UNDECIDED
+    assert certify(spectrum, torch.zeros(1), 0.7**2 / RHO).verdict == Verdict.YES, "control"
 
 
 def test_bounds_on_the_gradient_may_leave_it_undecided():
@@ -104,7 +97,7 @@ def test_bounds_on_the_gradient_may_leave_it_undecided():
 def test_a_product_that_is_not_finite_is_undecided():
     spectrum = torch.ones(2, DIM, dtype=torch.float64)
     spectrum[1, 3] = math.nan
-    found = certify(spectrum, torch.zeros(2), 0.1, smoothness=1e-3)
+    found = certify(spectrum, torch.zeros(2), 0.1)
     assert found.verdict.tolist() == [Verdict.YES, Verdict.UNDECIDED]
 
 
@@ -116,27 +109,9 @@ def test_runs_and_iterates_are_a_batch():
     assert found.verdict.tolist() == [[Verdict.NO, Verdict.YES], [Verdict.YES, Verdict.NO]]
 
 
-def test_smoothness_may_decide():
-    spectrum = torch.linspace(-0.1, 0.1, DIM, dtype=torch.float64)[None]
-    assert bool(certify(spectrum, torch.zeros(1), 0.1, num_products=1, smoothness=0.1).yes)
-    assert bool(certify(spectrum, torch.zeros(1), 0.1, num_products=1).undecided), "control"
-
-
 def test_a_loss_without_a_hessian_is_refused():
     with pytest.raises(NotSmoothError, match="Use a smooth activation"):
         certify(torch.ones(1, DIM), torch.zeros(1), 0.1, smooth=False)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"gradient_norm": torch.zeros(3)}, r"Expected gradient_norm, \(3,\), to be of shape \(2,\)"),
-        ({"gradient_norm": torch.tensor([1.0, -1.0])}, "Expected gradient_norm=-1 >= 0"),
-    ],
-)
-def test_bad_arguments_are_named(change: dict, message: str):
-    with pytest.raises(ValueError, match=message):
-        certify(torch.ones(2, DIM), **({"gradient_norm": torch.zeros(2), "alpha": 0.1} | change))
 
 
 # ---------------------------------------------------------------- along a run
@@ -178,10 +153,7 @@ def test_both_inequalities_are_strict():
     assert float(fraction_of_sosp(norms, eigenvalues, math.nextafter(0.25, 1), 1.0)) == 1
 
 
-def test_even_counts_take_the_lower_middle_and_odd_ones_the_middle():
-    convex = torch.ones(4)
-    assert float(reached_alpha(torch.tensor([4.0, 1.0, 3.0, 2.0]), convex, 1.0)) == 2
-    assert float(reached_alpha(torch.tensor([4.0, 1.0, 3.0]), convex[:3], 1.0)) == 3
+def test_a_fraction_that_rounds_up_takes_no_iterate_more():
     # 0.07 * 100 is a little more than 7 in floating point.
     assert float(reached_alpha(torch.arange(100.0), torch.ones(100), 1.0, fraction=0.07)) == 6
 
@@ -191,15 +163,3 @@ def test_iterates_that_are_not_finite_are_never_stationary():
     assert sosp_level(norms, eigenvalues, 1.0).tolist() == [pytest.approx(0.1), math.inf, math.inf, math.inf]
     assert float(fraction_of_sosp(norms, eigenvalues, 1e300, 1.0)) == 0.25
     assert float(reached_alpha(norms, eigenvalues, 1.0)) == math.inf
-
-
-def test_bad_iterates_are_named():
-    one = torch.ones(3)
-    with pytest.raises(ValueError, match=r"gradient_norms, \(3,\), and smallest_eigenvalues, \(2,\)"):
-        sosp_level(one, one[:2], 1.0)
-    with pytest.raises(ValueError, match="gradient_norms, -1, >= 0"):
-        sosp_level(-one, one, 1.0)
-    with pytest.raises(ValueError, match="num_iterates=0 >= 1"):
-        reached_alpha(one[:0], one[:0], 1.0)
-    with pytest.raises(ValueError, match="0 < fraction=1.5 <= 1"):
-        reached_alpha(one, one, 1.0, fraction=1.5)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 import torch
-from modules import Both, normal, small_conv_net
+from modules import Both, normal
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -75,7 +75,6 @@ def tied() -> nn.Module:
 IMAGES, WORDS, SEQUENCES = normal(6, 3, 32, 32).float(), torch.arange(18).view(6, 3) % 7, normal(6, 5, 4).float()
 CLOSED: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
     "ConvNet": (lambda: conv_net(3, width=4, norm="group"), IMAGES),
-    "small ConvNet": (lambda: small_conv_net(3), IMAGES[:, :1]),
     "ResNet": (lambda: resnet18(3, width=2, norm="group"), IMAGES),
     "attention by hand": (
         lambda: linear(attention, inner=nn.Linear(4, 12), places=nn.Parameter(torch.zeros(5, 4))), SEQUENCES
@@ -86,17 +85,10 @@ CLOSED: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
         ),
         SEQUENCES,
     ),
-    "a transformer's layer": (
-        lambda: linear(
-            lambda m, x: m.head(m.inner(x).mean(1)), inner=nn.TransformerEncoderLayer(4, 2, 8, 0.0, batch_first=True)
-        ),
-        SEQUENCES,
-    ),
     "LSTM": (
         lambda: linear(lambda m, x: m.head(m.inner(x)[0][:, -1]), inner=nn.LSTM(4, 4, batch_first=True)), SEQUENCES
     ),
     "words": (lambda: nn.Sequential(nn.Embedding(7, 4, padding_idx=0), nn.Flatten(), nn.Linear(12, 3)), WORDS),
-    "a layer alone": (lambda: nn.Linear(4, 3), SEQUENCES[:, 0]),
     "a transformer": (lambda: linear(lambda m, x: m.head(m.inner(x).mean(1)), inner=encoder()), SEQUENCES),
     "masked attention by hand": (
         lambda: linear(masked, inner=nn.Linear(4, 8), mask=nn.Buffer(torch.tril(torch.ones(9, 9)))), SEQUENCES

@@ -117,13 +117,6 @@ def test_download_goes_into_the_cache_once(server: str, small: Path, monkeypatch
     assert fingerprint(datasets.load("mnist")) == fingerprint(first)
 
 
-def test_corrupt_download_is_refused(server: str, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mnist, "FILES", published(small, [file.name for file in mnist.FILES], server))
-    (small / "train-images-idx3-ubyte.gz").write_bytes(b"<html>moved</html>")
-    with pytest.raises(DataNotFound, match="train-images-idx3-ubyte.gz"):
-        datasets.load("mnist")
-
-
 def test_offline_says_which_file_goes_where(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "data" / "mnist"
     folder.mkdir(parents=True)
@@ -229,11 +222,8 @@ def test_gaussian_auxiliary_data_can_be_learnt_and_are_no_ones() -> None:
     ("change", "message"),
     (
         ({"train_inputs": torch.tensor([[math.nan, 0.0]])}, "train_inputs of toy without NaN"),
-        ({"test_inputs": torch.tensor([[math.inf, 0.0]])}, "test_inputs of toy without NaN"),
         ({"train_labels": torch.tensor([0, 1])}, "train_inputs: 1, train_labels: 2"),
-        ({"test_labels": torch.tensor([], dtype=torch.int64)}, "test_inputs: 1, test_labels: 0"),
         ({"test_inputs": torch.zeros(1, 3)}, "test_inputs.shape"),
-        ({"train_inputs": torch.zeros(1), "test_inputs": torch.zeros(1)}, "train_inputs.shape"),
         ({"train_labels": torch.tensor([2])}, "train_labels of toy in 0 ... 1"),
     ),
 )
@@ -252,11 +242,3 @@ def test_images_are_data_too() -> None:
     torch.testing.assert_close(whole.train_inputs[:, 2], (images[:, 2] - 0.75) / 4)
     torch.testing.assert_close(whole.test_inputs[:, 0], images[:, 0] - 0.25)
     assert "normalised" in whole.name and torch.equal(toy.train_inputs, images), "the old one stays as it was"
-    for bad, message in (
-        (replace(toy, train_inputs=images.flatten(1), test_inputs=images.flatten(1)), "channels, height, width"),
-        (replace(toy, train_inputs=images[:, :1], test_inputs=images[:, :1]), "to be 1 numbers each"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            datasets.normalise(bad, datasets.IMAGENET_MEAN, datasets.IMAGENET_STD)
-    with pytest.raises(ValueError, match="std=0.0 > 0"):
-        datasets.normalise(toy, (0.5, 0.5, 0.5), (0.5, 0.0, 0.5))

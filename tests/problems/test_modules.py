@@ -13,7 +13,6 @@ from modules import Both, normal, small_conv_net
 from pretend_device import PretendCuda
 from torch import Tensor, nn
 
-from dpnotes.core import Problem
 from dpnotes.problems import factors
 from dpnotes.problems.architectures import conv_net, resnet18
 from dpnotes.problems.factors import FactoredGradient, Lookups, Outer, Patches, Written, factored, norms
@@ -142,7 +141,7 @@ MODULES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
         normal(5, 4),
     ),
     "small ConvNet": lambda: (small_conv_net(CLASSES, in_channels=4), normal(5, 4, 8, 8)),
-    "ConvNet": lambda: (conv_net(CLASSES, norm="group", width=2, conv_bias=True), normal(3, 3, 16, 16)),
+    "ConvNet": lambda: (conv_net(CLASSES, norm="group", width=2), normal(3, 3, 16, 16)),
     "ResNet-18": lambda: (resnet18(CLASSES, norm="group", stem="cifar", width=2), normal(3, 3, 16, 16)),
 }
 
@@ -199,34 +198,6 @@ def test_agrees_with_torch_func(name: str) -> None:
     last = list(problem.parameters(x).values())[-2 if name == "unused" else -1][0].numel()
     if name not in ("unused", "linear without bias"):
         assert ((expected[..., :-last].norm(dim=2) / expected.norm(dim=2)) - 1).abs().max() > 1e-6
-
-
-@pytest.mark.parametrize("name", ["convolution", "embedding", "tied weights", "positions without a batch axis"])
-@pytest.mark.slow
-def test_chosen_examples_runs_and_chunks_change_nothing(name: str) -> None:
-    whole: Problem = made(name)[0]
-    x = points(made(name)[0], 3)
-    examples = torch.tensor([[4, 0, 0, 2, 1], [1, 2, 3, 4, 0], [3, 3, 3, 3, 3]])
-    weights = normal(3, 5, name="weights")
-    every = whole.gradients(x)
-    spread = torch.zeros(3, 5, dtype=torch.float64).scatter_add_(1, examples, weights)
-    norms, total, losses = (
-        every.norms().gather(1, examples),
-        every.weighted_sum(spread),
-        every.losses.gather(1, examples),
-    )
-    for chunk in (1, 2, 5, None):
-        problem = made(name, max_examples_at_once=chunk)[0]
-        found, plain = problem.gradients(x, examples), problem.gradients(x, examples)
-        same(found.norms(), norms)
-        same(found.losses, losses)
-        same(problem.gradients(x, examples).losses, losses)
-        same(found.weighted_sum(weights), total)
-        same(plain.weighted_sum(weights), total)
-    for run in range(3):
-        alone = whole.take(torch.tensor([run])).gradients(x[run : run + 1], examples[run : run + 1])
-        same(alone.norms()[0], norms[run])
-        same(alone.weighted_sum(weights[run : run + 1])[0], total[run])
 
 
 # ---------------------------------------------------------------- factors
@@ -353,19 +324,6 @@ def test_a_pixel_is_in_no_more_patches_than_a_norm_has_room_for(monkeypatch: pyt
         one = torch.ones(1, 1, 1, 1, dtype=torch.float64)
         room = float(Patches(one, one, layer)._with_room(torch.zeros(1, dtype=torch.float64)).squared_norms)
         assert round(room * torch.finfo(torch.float32).eps / torch.finfo(torch.float64).eps) >= int(met.max())
-
-
-def test_float32_norms_are_close() -> None:
-    module, inputs = MODULES["wide convolution"]()
-    labels = torch.arange(5) % CLASSES
-    x = points(ModuleProblem(module.double(), inputs, labels))
-    exact = ModuleProblem(module.double(), inputs, labels).gradients(x)
-    found = ModuleProblem(module.float(), inputs.float(), labels).gradients(x.float())
-    assert found.norms().dtype == found.losses.dtype == torch.float32
-    assert (found.norms() / exact.norms() - 1).abs().max() < 1e-5
-    weights = torch.full((2, 5), 1 / 5)
-    error = found.weighted_sum(weights) - exact.weighted_sum(weights.double())
-    assert error.norm() < 1e-5 * exact.weighted_sum(weights.double()).norm()
 
 
 # ---------------------------------------------------------------- laws
@@ -499,13 +457,10 @@ def test_what_layers_cover_takes_no_second_pass(name: str, expected: set[str]) -
     [
         ({"labels": torch.tensor([0, 1, 3])}, r"Expected labels in 0 ... 2, got 0 ... 3"),
         ({"labels": torch.tensor([0.0, 1.0, 2.0])}, r"to be int64 of shape \(examples,\)"),
-        ({"labels": torch.tensor([0, 1])}, r"Expected equal lengths"),
         ({"inputs": torch.ones(3, 4, dtype=torch.float64)}, r"Expected inputs\[0\] of type torch.float64"),
         ({"inputs": torch.full((3, 4), torch.nan)}, r"Expected inputs\[0\] without NaN"),
         ({"inputs": torch.ones(3, 2, 4)}, r"Expected outputs of shape \(2, 2, 3\) to be \(2, num_classes\)"),
-        ({"inputs": torch.ones(0, 4), "labels": torch.ones(0, dtype=torch.int64)}, r"Expected num_examples=0 >= 1"),
         ({"module": nn.Flatten()}, r"Expected a module with trainable parameters"),
-        ({"loss": "hinge"}, r"Expected loss='hinge' to be 'cross-entropy', or a function"),
         ({"autocast": torch.float16}, r"Expected autocast=torch.float16 to be None or torch.bfloat16"),
     ],
 )

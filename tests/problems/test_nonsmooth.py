@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from components import slope_ranges
 from torch import Tensor
 
 from dpnotes.problems.nonsmooth import AbsoluteDeviations, MaxOfLinear, MinOfNorms
@@ -102,13 +101,6 @@ def test_samples_have_the_stated_constants():
     assert abs(float(valleys.shifts.square().sum(1).mean()) / 4 - 1) < 5 * (2 / 2000) ** 0.5
 
 
-def test_one_form_makes_the_absolute_value():
-    line = RobustRegression(torch.ones(1, 1), torch.zeros(1))
-    x = torch.tensor([[-2.0], [0.0], [0.5]])
-    assert line.gradients(x).losses.flatten().tolist() == [2, 0, 0.5]
-    assert line.gradients(x).weighted_sum(torch.ones(3, 1)).flatten().tolist() == [-1, 0, 1]
-
-
 def test_no_gradient_is_longer_than_it_says_near_a_center():
     """With the factors `x / r - c / r` the rounding error of x over r would enter, unseen by clipping."""
     center = normal("center", 1, 50).float()
@@ -120,44 +112,3 @@ def test_no_gradient_is_longer_than_it_says_near_a_center():
     r = problem.gradients(x).losses
     factored = torch.linalg.vector_norm((x / r - center / r).double(), dim=1)
     assert float((factored - 1).abs().max()) > 1e-4, "control"
-
-
-@pytest.mark.parametrize("link", LINKS)
-def test_slope_ranges_are_what_a_grid_finds(link: Link):
-    problem = regression(link)
-    x = normal("ranges", RUNS, problem.dim)
-    low, high = slope_ranges(problem, x, 0.3)
-    along = torch.linspace(-0.3, 0.3, 4001, dtype=torch.float64)[1:-1]  # open interval: an end may be a kink
-    forms = (x @ problem.inputs.mT)[..., None] + along * problem._norms[:, None]
-    values = {"identity": forms, "relu": forms.relu(), "absolute": forms.abs()}[link]
-    slopes = {"identity": torch.ones_like(forms), "relu": (forms > 0).double(), "absolute": forms.sign()}[link]
-    seen = (values - problem.targets[:, None]).sign() * slopes
-    # A grid may miss a piece of 1e-4 of the ball; these data have no such piece. -0. counts as 0.
-    exactly(low + 0.0, seen.amin(-1) + 0.0)
-    exactly(high + 0.0, seen.amax(-1) + 0.0)
-    assert bool((low < high).any()) and bool((low == high).any()), "control: both kinds are there"
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    (
-        (lambda: RobustRegression(torch.ones(2), torch.ones(2)), "inputs, torch.float32 of shape"),
-        (lambda: RobustRegression(torch.ones(2, 1), torch.ones(3)), "inputs: 2, targets: 3"),
-        (
-            lambda: RobustRegression(torch.ones(2, 1), torch.ones(2).double()),
-            "targets, torch.float64, to be torch.float32",
-        ),
-        (lambda: RobustRegression(torch.ones(2, 1) / 0, torch.ones(2)), "inputs without NaN"),
-        (lambda: RobustRegression.sample(torch.ones(2), 3, 0), "signal, torch.float32 of shape"),
-        (lambda: AbsoluteDeviations(torch.ones(2, 2), torch.ones(3)), "weights: 3, coordinates_of_targets: 2"),
-        (lambda: AbsoluteDeviations(torch.ones(2, 2), -torch.ones(2)), "weights, -1, >= 0"),
-        (lambda: MaxOfLinear(torch.ones(2, 2), torch.ones(1, 3)), "slopes: 2, pieces_of_offsets: 3"),
-        (lambda: MinOfNorms(torch.ones(2, 2), torch.ones(1, 3)), "coordinates_of_centers: 2, coordinates_of_shifts: 3"),
-        (lambda: DEVIATIONS.losses(torch.zeros(1, 4).double()), r"of shape \(runs, points, 4\)"),
-        (lambda: DEVIATIONS.losses(torch.zeros(1, 1, 4)), "x, torch.float32 of shape"),
-        (lambda: VALLEYS.gradients(torch.zeros(2, 4).double(), torch.tensor([[11], [0]])), "examples in 0 ... 10"),
-    ),
-)
-def test_bad_input_is_named(make: Callable[[], Any], message: str):
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -104,9 +104,7 @@ def fails() -> Any:
             ValueError,
             r"dataset\[7\] of shape \(1, 4, 5\) .* like dataset\[0\]: \(1, 4, 4\)",
         ),
-        (lambda: (torch.ones(1, 4, 4).double(), 0), ValueError, r"dataset\[7\] .* torch.float64 .* torch.float32"),
         (lambda: (INPUTS[0], torch.ones(2)), ValueError, r"the label of dataset\[7\]"),
-        (lambda: (INPUTS[0], 0.5), ValueError, r"the label of dataset\[7\]"),
         (lambda: INPUTS[0], ValueError, r"dataset\[7\] to be a pair"),
         (lambda: ("picture", 0), TypeError, r"dataset\[7\] to be a pair of tensors, arrays or numbers: .*str"),
         (fails, ValueError, r"dataset\[7\] .*: the disk is gone$"),
@@ -123,9 +121,7 @@ def test_a_row_that_differs_or_fails_is_named(changed: Any, error: type[Exceptio
         (DataLoader(TensorDataset(INPUTS, LABELS)), None, "inputs=DataLoader to be its `.dataset`"),
         (TensorDataset(INPUTS, LABELS), LABELS, "labels to be None with a data set"),
         (Endless(), None, "rows by index"),
-        (INPUTS, None, "labels to be given"),
         ([[1.0], [1.0, 2.0]], [0, 1], r"inputs\[0\], a list, to be numbers"),
-        ("picture.png", [0], r"inputs\[0\], a str, to be numbers"),
     ],
 )
 def test_other_forms_are_refused(inputs: Any, labels: Any, message: str):

@@ -71,39 +71,3 @@ def test_starting_points_lie_on_the_sphere() -> None:
     x = problem.initial(Streams.of("start", range(4)), radius=0.1)
     torch.testing.assert_close(torch.linalg.vector_norm(x, dim=1), torch.full((4,), 0.1).double())
     assert len(torch.unique(x)) == x.numel()
-
-
-def test_bytes_per_run_covers_the_factors() -> None:
-    problem = QuadraticSensing.sample(signal(), 50, seed=1)
-    gradients = problem.gradients(points(problem, 1))
-    held = (gradients.losses, gradients.residuals, gradients.projections, gradients.norms())
-    assert problem.bytes_per_run >= sum(t.numel() * t.element_size() for t in held)
-
-
-def test_bad_input_is_named() -> None:
-    rows, targets = torch.ones(4, 3), torch.ones(4)
-    for call, message in (
-        (lambda: QuadraticSensing(rows, targets[:3]), "measurements: 4, targets: 3"),
-        (lambda: QuadraticSensing(targets, targets), "measurements, torch.float32 of shape"),
-        (lambda: QuadraticSensing(rows, targets.long()), "targets, torch.int64"),
-        (lambda: QuadraticSensing(rows[:0], targets[:0]), "not empty"),
-        (lambda: QuadraticSensing(rows * math.nan, targets), "measurements without NaN"),
-        (lambda: QuadraticSensing(rows, targets).gradients(torch.zeros(3)), r"x, torch.float32 of shape \(3,\)"),
-        (lambda: QuadraticSensing(rows, targets).gradients(torch.zeros(2, 4)), r"x, torch.float32 of shape \(2, 4\)"),
-        (
-            lambda: QuadraticSensing(rows, targets).gradients(torch.zeros(2, 3), torch.zeros(1, 2, dtype=torch.int64)),
-            "x: 2, examples: 1",
-        ),
-        (lambda: QuadraticSensing.sample(targets, 3, 0), "signal, torch.float32 of shape"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
-
-
-@pytest.mark.gpu
-def test_on_a_gpu() -> None:
-    here, there = (QuadraticSensing.sample(signal().to(device), 20, seed=0) for device in ("cpu", "cuda"))
-    exactly(there.measurements.cpu(), here.measurements)
-    x = points(here)
-    weights = torch.full((3, 20), 0.05, dtype=torch.float64)
-    exactly(there.gradients(x.cuda()).weighted_sum(weights.cuda()).cpu(), here.gradients(x).weighted_sum(weights))

@@ -66,16 +66,6 @@ def test_the_distance_is_its_integral(dim: int):
     assert float((smoothed_norm(2 * POINTS, 2.0, dim + 1)[0] / value - 1).abs().max()) > 5 * tolerance, "control"
 
 
-@pytest.mark.parametrize("dim", (1, 2, 3, 19, 20, 101, 10_000))
-@pytest.mark.parametrize("smoothed", (smoothed_absolute, smoothed_norm))
-def test_derivatives_are_quotients_of_differences(smoothed: Callable[..., tuple[Tensor, Tensor]], dim: int):
-    at, step = torch.linspace(0.01, 3, 200, dtype=torch.float64), 1e-5
-    differences = (smoothed(at + step, 1.0, dim)[0] - smoothed(at - step, 1.0, dim)[0]) / (2 * step)
-    torch.testing.assert_close(smoothed(at, 1.0, dim)[1], differences, rtol=0, atol=1e-4)
-    on_a_line = smoothed_absolute(at, 1.0, 1) + smoothed_norm(at, 1.0, 1)
-    closely(on_a_line[:2], on_a_line[2:])
-
-
 @pytest.mark.parametrize("dim", (1, 2, 3, 100))
 def test_constants_of_smoothing_are_sharp(dim: int):
     """Fact 2.3: the error `dim / (dim + 1)` is attained by the norm at 0, the smoothness kappa by `|x_1|` at 0."""
@@ -136,15 +126,6 @@ def test_the_double_envelope_of_phase_retrieval_is_that_on_a_grid(target: float,
         lasry_lions_phase(AT, 1.0, 0.6)
 
 
-def test_beyond_its_domain_the_formula_of_phase_retrieval_would_be_wrong():
-    """This is why it is refused: at `target = parameter` the two formulas meet with a jump."""
-    h = (GRID.abs() - 1).abs()
-    peak = 1 + lasry_lions_absolute(AT, 1.0, -1.0)[0]
-    valley = lasry_lions_absolute(AT.abs() - 1, 1.0)[0]
-    joined = torch.where(AT.abs() < 1, peak, valley)
-    assert float((joined - lasry_lions_on_grid(h, 1.0, AT)).abs().max()) > 0.01
-
-
 @pytest.mark.parametrize("slope", (4.0, -4.0))
 def test_the_corrected_constants_of_lasry_and_lions_are_reached(slope: float):
     """Fact B.2 (ii), (iv): error at most `L^2 parameter`, smoothness `1 / parameter`; as printed both fail."""
@@ -159,16 +140,3 @@ def test_the_corrected_constants_of_lasry_and_lions_are_reached(slope: float):
     assert float(steepest) == pytest.approx(1 / parameter, rel=1e-6)
     assert float(derivative.abs().max()) == pytest.approx(abs(slope)), "(i): as Lipschitz as before"
     assert int(value.argmin()) in ((1600,) if slope > 0 else (0, 3200)), "(iii): the minimum stays"
-
-
-def test_bad_input_is_named():
-    for call, message in (
-        (lambda: smoothed_absolute(AT / 0, 1.0, 2), "without NaN"),
-        (lambda: smoothed_norm(AT, 1.0, 2), "distance >= 0"),
-        (lambda: moreau_absolute(AT / 0, 1.0), "without NaN"),
-        (lambda: moreau_absolute(AT, 1.0, 1e308), r"slope=1e\+308 to be in the range of torch.float64"),
-        (lambda: lasry_lions_absolute(AT.float(), 0.5, 1e-300), "slope=1e-300 to be in the range of torch.float32"),
-        (lambda: lasry_lions_absolute(AT.float(), 1e308), r"parameter=1e\+308 and slope=1 to be in the range"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()

@@ -10,16 +10,13 @@ from typing import Any
 
 import pytest
 import torch
-from sentences import CHARACTER_PIECES, TINY_BERT, character_tokenizer, random_bert
-from torch import Tensor
-from torch.func import functional_call, grad, hessian
+from sentences import CHARACTER_PIECES, character_tokenizer, random_bert
 
 from dpnotes.problems import text
-from dpnotes.problems.datasets import load_cola
 from dpnotes.problems.datasets.cola import Corpus, Sentences
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.problems.published import PublishedFile
-from dpnotes.problems.text import Bert, BertSize, tokenise
+from dpnotes.problems.text import Bert, BertSize
 from dpnotes.random.streams import Streams
 
 # transformers uses a function of torch that torch 2.13 deprecates.
@@ -27,9 +24,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWa
 
 REAL = Path(os.environ.get("DPNOTES_DATA", "/nowhere"))
 SMALL = BertSize(len(CHARACTER_PIECES), 8, 2, 2, 12, 32)
-needs_cola = pytest.mark.skipif(
-    not (REAL / "cola").is_dir(), reason="DPNOTES_DATA names no folder with cola/: real sentences not tested"
-)
 
 
 @pytest.fixture(scope="module")
@@ -63,16 +57,6 @@ def wide(size: BertSize) -> Bert:
 
 
 # ---------------------------------------------------------------- sentences as numbers
-def test_sentences_are_cut_and_padded() -> None:
-    packed = character_tokenizer(["", "ab", "abc def"], length=5)
-    pieces = [[CHARACTER_PIECES[number] for number in row[0]] for row in packed]
-    assert pieces == [
-        ["[CLS]", "[SEP]", "[PAD]", "[PAD]", "[PAD]"],
-        ["[CLS]", "a", "##b", "[SEP]", "[PAD]"],
-        ["[CLS]", "a", "##b", "##c", "[SEP]"],
-    ]
-    assert packed[:, 1].tolist() == [[1, 1, 0, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
-    assert len(set(CHARACTER_PIECES)) == len(CHARACTER_PIECES)
 
 
 # ---------------------------------------------------------------- BERT
@@ -111,21 +95,6 @@ def test_padding_and_company_change_nothing() -> None:
     assert bool(torch.isfinite(model(nothing)).all())
 
 
-def test_attention_has_second_derivatives() -> None:
-    """The second derivative along a key's weight against a difference of first ones."""
-    model, packed = wide(SMALL).double(), character_tokenizer(["A dog."], length=12)
-    key = "bert.encoder.layer.0.attention.self.key.weight"
-    start = model.get_parameter(key).detach()
-
-    def along(weight: Tensor) -> Tensor:
-        outputs = functional_call(model, {key: start + weight * torch.eye(8, dtype=torch.float64)}, (packed,))
-        return torch.nn.functional.cross_entropy(outputs, torch.tensor([0]))
-
-    step, zero = torch.tensor(1e-5, dtype=torch.float64), torch.tensor(0.0, dtype=torch.float64)
-    difference = (grad(along)(step) - grad(along)(-step)) / (2 * step)
-    torch.testing.assert_close(hessian(along)(zero), difference, rtol=1e-5, atol=1e-9)
-
-
 def test_its_gradients_by_example_come_from_one_backward_pass() -> None:
     packed, labels = character_tokenizer(["A dog.", "Dogs bark.", "Bark"], length=12), torch.tensor([0, 1, 1])
     model = wide(SMALL).double()
@@ -136,36 +105,6 @@ def test_its_gradients_by_example_come_from_one_backward_pass() -> None:
         torch.nn.functional.cross_entropy(model(packed[i : i + 1]), labels[i : i + 1]).backward()
         alone = torch.cat([p.grad.reshape(-1) for p in model.parameters()])  # type: ignore[union-attr]
         torch.testing.assert_close(norms[i], alone.norm())
-
-
-@needs_cola
-@pytest.mark.slow
-def test_a_tiny_bert_learns_real_sentences() -> None:
-    dataset = tokenise(load_cola(), character_tokenizer, length=48)
-    assert dataset.test_inputs.shape == (1043, 2, 48)
-    few = torch.cat([(dataset.train_labels == label).nonzero().flatten()[:4] for label in (0, 1)])
-    inputs, labels = dataset.train_inputs[few], dataset.train_labels[few]
-    model = random_bert(TINY_BERT, seed=0)
-    losses = []
-    for _ in range(100):
-        loss = torch.nn.functional.cross_entropy(model(inputs), labels)
-        model.zero_grad()
-        loss.backward()
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter -= 0.2 * parameter.grad  # type: ignore[operator]
-        losses.append(float(loss.detach()))
-    assert abs(losses[0] - 0.693) < 0.1, "at its start it knows nothing"
-    assert losses[-1] < 0.1, "in the end it knows these eight sentences"
-
-
-def test_bad_sizes_and_inputs_are_named() -> None:
-    with pytest.raises(ValueError, match="hidden=8 to be a multiple of heads=3"):
-        replace(SMALL, heads=3)
-    model = random_bert(SMALL, 0)
-    for shape in ((4, 8), (4, 3, 8), (4, 2, 33)):
-        with pytest.raises(ValueError, match="to be \\(batch, 2, length\\) with length <= 32"):
-            model(torch.zeros(shape, dtype=torch.int64))
 
 
 # ---------------------------------------------------------------- the published weights

@@ -20,27 +20,6 @@ def streams(runs: int) -> Streams:
     return Streams.of("virtual", range(runs))
 
 
-@pytest.mark.slow
-def test_the_mean_over_a_batch_is_that_of_examples_drawn_one_by_one() -> None:
-    """Moments of a batch of 7 against 7 single examples: 4 standard errors, 10 comparisons, error rate below 1e-3."""
-    runs, size = 20_000, 7
-    x = POINT.repeat(runs, 1)
-    batch = DATA.fresh(size, streams(runs), "batch", 0).gradient(x)
-    singles = sum(DATA.fresh(1, streams(runs), "examples", call).gradient(x) for call in range(size)) / size
-    assert isinstance(singles, Tensor)
-
-    def agree(a: Tensor, b: Tensor) -> bool:
-        def close(a: Tensor, b: Tensor) -> bool:
-            error = torch.sqrt((a.var(0) + b.var(0)) / runs)
-            return bool(((a.mean(0) - b.mean(0)).abs() <= 4 * error).all())
-
-        return close(a, b) and close((a - WELLS.gradient(x)) ** 2, (b - WELLS.gradient(x)) ** 2)
-
-    assert agree(batch, singles)
-    assert not agree(batch * 1.05, singles)  # control
-    assert not agree(DATA.fresh(size + 1, streams(runs), "batch", 0).gradient(x), singles)
-
-
 @pytest.mark.parametrize("size", [1.0, 1e4, 1e14])
 @pytest.mark.slow
 def test_variances_are_the_stated_ones(size: float) -> None:
@@ -92,21 +71,6 @@ def test_additive_noise_cancels_in_differences_and_the_rest_scales_with_the_move
 
 
 # ------------------------------------------------------------------------------- what the instances are for
-@pytest.mark.slow
-def test_noise_that_vanishes_at_the_saddle_holds_small_batches_there() -> None:
-    """On `(-g + c z) x^2 / 2` the logarithm of |x| drifts by about `eta g - eta^2 (g^2 + c^2 / b) / 2` per step."""
-    gamma, curvature, step, runs, steps = 0.05, 1.0, 1.0, 50, 300
-    data = VirtualData(Separable([(Parabola(-gamma), 1)]), Separable([(Parabola(curvature), 1)]))
-    boundary = step * curvature**2 / (2 * gamma)
-    assert boundary == 10
-
-    def growth(batch_size: int) -> float:
-        x = torch.ones(runs, 1, dtype=torch.float64)
-        for call in range(steps):
-            x = x - step * data.fresh(batch_size, streams(runs), "descent", call).gradient(x)
-        return float(x.abs().log().mean()) / steps
-
-    assert growth(4) < -0.01 < 0.01 < growth(40)
 
 
 def test_bad_input_is_named() -> None:

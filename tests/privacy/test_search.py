@@ -64,11 +64,6 @@ def test_a_neighbour_moves_norm_and_eigenvalue_by_at_most_their_sensitivity(rela
         assert 0.9 * sensitivity < abs(here - there) <= sensitivity * (1 + 1e-12)
 
 
-def test_computed_eigenvalues_may_differ_by_their_errors_too():
-    assert search(eigenvalue_error=0.1).eigenvalue_sensitivity == pytest.approx(2 * 2.0 / 10_000 + 0.2)
-    assert search(eigenvalue_error=0.1).eigenvalue_slack > search().eigenvalue_slack + 0.1
-
-
 # ---------------------------------------------------------------- slack
 def test_what_is_computed_may_be_off_by_its_error_beside_the_noise():
     exact, computed = search(), search(eigenvalue_error=0.25)
@@ -126,19 +121,6 @@ def test_a_run_that_finds_none_says_so_and_pays_all_the_same():
     selection = found(search(), [9.0, math.nan, 0.0, math.inf], [1.0, 1.0, math.nan, 1.0])
     assert (selection.index == -1).all() and not selection.found.any() and (selection.asked == 4).all()
     assert selection.price.charged.all() and torch.allclose(selection.price.rho(), torch.tensor(0.5).double())
-
-
-def test_a_run_is_searched_as_if_it_were_alone():
-    task = search(epsilon=0.02)
-    middle = task.alpha + task.gradient_slack  # where noise decides
-    points = [torch.full((5, 1), middle + off, dtype=torch.float64) for off in (0.3, 0.1, 0.0, -0.1)]
-    flat = lambda x: torch.ones(len(x), dtype=torch.float64)  # noqa: E731
-    together = select_stationary_point(task, points, lambda x: x[:, 0], flat, Streams.of(0, range(5)))
-    assert len(together.index.unique()) > 1
-    for i in range(5):
-        one = [p[i : i + 1] for p in points]
-        alone = select_stationary_point(task, one, lambda x: x[:, 0], flat, Streams.of(0, [i]))
-        assert (int(alone.index), int(alone.asked)) == (int(together.index[i]), int(together.asked[i]))
 
 
 # ---------------------------------------------------------------- price

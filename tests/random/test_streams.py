@@ -350,10 +350,3 @@ def test_keys_are_what_philox_sees_of_them():
     for keys in (torch.ones(1, 2), torch.ones(2, dtype=torch.int64), torch.ones(1, 3, dtype=torch.int64)):
         with pytest.raises(ValueError, match="Expected keys"):
             Streams(keys)
-
-
-@pytest.mark.parametrize("draw", [Streams.words, Streams.uniform, Streams.normal])
-@pytest.mark.parametrize("purpose", [None, 5, True, math.nan, torch.ones(1)])
-def test_a_purpose_is_a_text(draw: Callable[..., object], purpose: object) -> None:
-    with pytest.raises(TypeError, match=r"^Expected purpose=.* to be a str\.$"):
-        draw(Streams.of(0, ["a"]), purpose, 0, 2)

@@ -81,7 +81,7 @@ INSIDE = (
     "privacy.mechanisms.says_gaussian",  # returns False for anything else
     "privacy.mechanisms.shared",
     "privacy.sums.check_shared",
-    "privacy.sums.check_sum",
+    "privacy.sums.check_term",
     "privacy.sums.unpriced",
     "problems.closed.closed",
     "problems.closed.closed_loss",

@@ -10,7 +10,6 @@ import pytest
 from dp_accounting import pld as library_pld
 from dp_accounting import rdp as library_rdp
 from dp_accounting.privacy_accountant import NeighboringRelation
-from scipy import integrate, optimize, stats
 
 from dpnotes.core import FRESH, WHOLE, Sampling
 from dpnotes.guarantees import (
@@ -257,32 +256,6 @@ def test_what_is_only_known_to_be_zcdp_is_converted_as_that():
 
 
 # ---------------------------------------------------------------- many releases, little noise
-@pytest.mark.parametrize("noise", ["laplace", "pure"])
-@pytest.mark.parametrize("multiplier", [1.0, 1000.0])
-@pytest.mark.slow
-def test_a_million_pure_releases_are_nearly_one_gaussian_one(noise, multiplier):
-    # By the central limit theorem the loss is normal, with the mean and variance of a million releases.
-    a, count, delta = 1 / multiplier, 10**6, 1e-5
-    if noise == "pure":
-        mean = a * math.tanh(a / 2)
-        variance = a * a - mean * mean
-    else:
-        mean = a + math.expm1(-a)
-        second, _ = integrate.quad(lambda x: (a - 2 * a * x) ** 2 * a / 2 * math.exp(-a * x), 0, 1)
-        variance = a * a * (1 + math.exp(-a)) / 2 + second - mean * mean
-    normal = stats.norm(count * mean, math.sqrt(count * variance))
-
-    def short_of(epsilon: float) -> float:  # E[max(0, 1 - exp(epsilon - loss))], over the relevant tail
-        at = np.linspace(epsilon, epsilon + 12 * normal.std(), 200_001)
-        return float(integrate.trapezoid(-np.expm1(epsilon - at) * normal.pdf(at), at)) - delta
-
-    expected = optimize.brentq(short_of, normal.mean() - normal.std(), normal.mean() + 8 * normal.std())
-    events = [Event(multiplier, ZERO_OUT, count=count, noise=noise)]
-    assert account(events, delta).epsilon == pytest.approx(expected, rel=2e-3)
-    assert account([replace(events[0], count=int(1.02 * count))], delta).epsilon != pytest.approx(expected, rel=2e-3)
-    assert account(events, delta).epsilon < account(events, delta, "RDP").epsilon
-
-
 def test_a_composition_is_the_library_s():
     for multiplier, rate, count in ((1.0, 0.01, 1000), (0.3, 0.2, 20), (5.0, 0.9, 7)):
         level = pld._Level("gaussian", multiplier, rate, 1)

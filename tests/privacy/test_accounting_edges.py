@@ -18,11 +18,6 @@ from scipy import special
 from dpnotes.core import FRESH, WHOLE, Ledger, Price, Sampling
 from dpnotes.guarantees import (
     ALLOWED,
-    BATCH_NORM,
-    SEED_IS_PUBLIC,
-    STATISTICS_WITHOUT_NOISE,
-    TUNED_ON_PRIVATE_DATA,
-    Assumption,
     CombinationError,
     Guarantee,
     Relation,
@@ -354,25 +349,6 @@ def test_the_gaussian_scale_is_on_the_private_side(epsilon, exponent, sensitivit
     std = gaussian_std(epsilon, delta, sensitivity)
     assert float(exact_delta(epsilon, sensitivity / std)) <= delta
     assert float(exact_delta(epsilon, sensitivity / (std * (1 - 1e-9)))) > delta, "and no less noise is enough"
-
-
-# ---------------------------------------------------------------- guarantees
-def test_a_guarantee_names_what_it_rests_on_and_what_it_leaves_out():
-    told = {
-        Assumption("the sensitivity is that of Lemma 1", "proved"): "proved: the sensitivity is that of Lemma 1",
-        Assumption("clipping bounds every gradient", "enforced"): "enforced: clipping bounds every gradient",
-        bound_was_checked(2.5, 0, 100): "checked: every gradient norm is at most 2.5 (exceeded by 0 of 100)",
-        SEED_IS_PUBLIC: "so that it is a demonstration",
-    }
-    left = {
-        BATCH_NORM: "NOT covered: statistics of batch normalisation",
-        TUNED_ON_PRIVATE_DATA: "parameters tuned on the private data",
-        STATISTICS_WITHOUT_NOISE: "released without noise",
-    }
-    claim = account([Event(1.0, ZERO_OUT)], 1e-5, assumptions=tuple(told), not_covered=tuple(left))
-    for words in (*told.values(), *left.values()):
-        assert words in str(claim)
-    assert claim.holds and "NOT covered" not in str(replace(claim, not_covered=()))
 
 
 # ---------------------------------------------------------------- bad input

@@ -7,7 +7,6 @@ import inspect
 import math
 import textwrap
 
-import numpy as np
 import pytest
 import torch
 
@@ -22,7 +21,6 @@ from dpnotes.privacy.museum import (
     with_line_replaced,
 )
 from dpnotes.privacy.museum.exhibit import LEVEL, POWER
-from dpnotes.random.streams import Streams
 
 *BREAKING, COSTLY = ALL = (*exhibits(), *wild())
 by_name = pytest.mark.parametrize("exhibit", ALL, ids=lambda e: e.name)
@@ -64,41 +62,6 @@ def test_exhibit_b_the_audit_exceeds_the_claim_exactly_when_it_is_broken(exhibit
     correct = exhibit.audit(broken=False)
     assert correct.runs == bound.runs and not correct.exceeds(exhibit.claim)
     assert correct.epsilon > 0.05 * exhibit.claim.epsilon, "an audit that sees nothing would pass everything"
-
-
-def event_rate(exhibit: Exhibit, pair_broken: bool, code_broken: bool, included: bool, runs: int = 20_000) -> float:
-    """Return the rate at which samples of one variant score above the middle of the other's (or its own) densities."""
-    pair = exhibit.pair(pair_broken)
-    release = exhibit.broken if code_broken else exhibit.correct
-    streams = Streams.of("rates", [f"{exhibit.name} {code_broken} {included}"])
-    scores = exhibit.setting.scores(release, pair, included, runs, streams)
-    return float((scores > middle(exhibit, pair_broken)).double().mean())
-
-
-def middle(exhibit: Exhibit, broken: bool) -> float:
-    """Return a threshold whose event is neither rare nor common."""
-    pair = exhibit.pair(broken)
-    grid = np.linspace(-3, 6, 181) if not math.isinf(pair.epsilon(0.5)) else [0.5]
-    return float(max(grid, key=lambda t: min(sum(pair.rates(t)) / 2, 1 - sum(pair.rates(t)) / 2)))
-
-
-@pytest.mark.slow
-@by_name
-@pytest.mark.parametrize("broken", [False, True])
-def test_the_densities_are_those_of_what_is_sampled(exhibit: Exhibit, broken: bool):
-    # 40 comparisons at 5 standard errors: a false alarm has probability 3e-5.
-    rates = exhibit.pair(broken).rates(middle(exhibit, broken))
-    own, other = (
-        [
-            abs(event_rate(exhibit, broken, code, included) - rate)
-            for included, rate in zip((True, False), rates, strict=True)
-        ]
-        for code in (broken, not broken)
-    )
-    allowed = [5 * math.sqrt(rate * (1 - rate) / 20_000) + 1e-12 for rate in rates]
-    assert all(error <= most for error, most in zip(own, allowed, strict=True))
-    if broken:  # the control: the correct variant's samples do not fit; the broken one may look correct
-        assert any(error > most for error, most in zip(other, allowed, strict=True))
 
 
 def test_the_correct_tree_keeps_its_claim_whichever_increment_changes():

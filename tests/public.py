@@ -69,7 +69,7 @@ INSIDE = (
     "privacy.mechanisms.check_release",
     "privacy.mechanisms.noisy_on_grid",
     "privacy.mechanisms.price_of",
-    "privacy.sums.check_sum",
+    "privacy.sums.check_term",
     "privacy.sums.unpriced",
     "problems.closed.closed",
     "problems.closed.closed_loss",

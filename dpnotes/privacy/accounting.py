@@ -212,7 +212,6 @@ def account(
       >>> print(account([Event(1.0, Relation.REPLACE_ONE, Sampling.fixed_size(10, 1000), count=100)], 1e-5))
       (0.7681, 1e-05)-DP, replace-one, by privacy loss distributions
     """
-    validate.instance(Iterable, events=events)
     events = list(events)
     if not events:
         raise ValueError("Expected at least one event: the relation of the claim is theirs.")

@@ -109,7 +109,6 @@ class BandedSquareRoot(SumMechanism):
           >>> round(BandedSquareRoot(1000, 1000).max_cost(1.0), 3)
           1.633
         """
-        validate.positive(noise_multiplier=noise_multiplier)
         validate.between(1e-150, 1e150, noise_multiplier=noise_multiplier)  # outside, its square is 0 or infinite
         return 0.5 * float(np.sum(self._coefficients() ** 2)) / noise_multiplier**2
 

@@ -53,7 +53,7 @@ class Gaussian:
         Raises:
           CombinationError: if no accountant knows the answer's sampling under its relation.
           ValueError: if an active run's noise is not positive and finite, or its sensitivity is negative, infinite
-            or NaN (a release without noise needs the mechanism `Exact`), or the streams are on another device.
+            or NaN (a release without noise needs the mechanism `Exact`).
         """
         valid = check_release(request, streams)
         value, scale = request.answer.value, request.noise_std.double()
@@ -213,8 +213,8 @@ class Exact:
 
         Raises:
           CombinationError: as `Gaussian.release`, so that code which runs with `Exact` also runs with noise.
-          ValueError: if an active run's sensitivity is negative or NaN, or the streams are on another device; an
-            infinite sensitivity, that of an unbounded answer, is allowed.
+          ValueError: if an active run's sensitivity is negative or NaN; an infinite one, that of an unbounded answer,
+            is allowed.
         """
         answer = request.answer
         valid = check_answer(answer, request.active, streams)
@@ -338,7 +338,7 @@ def check_answer(answer: Sensitive, active: Tensor, streams: Streams, noise: Noi
 
     Raises:
       CombinationError: if no accountant supports the answer's sampling under its relation, or with this noise.
-      ValueError: if an active run's sensitivity is negative or NaN, or the streams are on another device.
+      ValueError: if an active run's sensitivity is negative or NaN.
 
     Example:
       >>> from dpnotes.core import FRESH, Relation
@@ -361,7 +361,7 @@ def check_answer(answer: Sensitive, active: Tensor, streams: Streams, noise: Noi
 
 
 def _check(answer: Sensitive, streams: Streams, noise: Noise, **named: Tensor) -> None:
-    """Refuse an answer without an accountant or on another device, and tensors without one row per run.
+    """Refuse an answer without an accountant, and tensors without one row per run.
 
     An answer that broadcasts would be released often and paid for once.
     """
@@ -377,5 +377,3 @@ def _check(answer: Sensitive, streams: Streams, noise: Noise, **named: Tensor) -
         if tuple(tensor.shape) != (runs,):
             raise ValueError(f"Expected {name} of shape ({runs},), one a run, got {tuple(tensor.shape)}.")
     check_combination(answer.sampling, answer.relation, noise)
-    if streams.keys.device != answer.value.device:
-        raise ValueError(f"Expected streams on the answer's device {answer.value.device}, got {streams.keys.device}.")

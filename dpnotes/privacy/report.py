@@ -5,7 +5,6 @@ from textwrap import fill
 
 from dpnotes.guarantees import SEED_IS_PUBLIC, Guarantee, Relation
 from dpnotes.privacy import risk
-from dpnotes.util import validate
 
 _PROTECTS = {
     Relation.REPLACE_ONE: "which of two values one example has (replace-one)",
@@ -22,9 +21,6 @@ def report(guarantee: Guarantee) -> str:
     Args:
       guarantee: of a run, or of `privacy.accounting`.
 
-    Raises:
-      TypeError: for anything else.
-
     Example:
       >>> print(report(Guarantee(2.0, 1e-5, Relation.ZERO_OUT, "PLD", (SEED_IS_PUBLIC,), ("parameters tuned on it",))))
       DEMONSTRATION: the seed is known, so that anyone can take the noise off. With a secret seed:
@@ -37,7 +33,6 @@ def report(guarantee: Guarantee) -> str:
                     alone says; the releases, which are not known here, may allow less.
       not covered   parameters tuned on it
     """
-    validate.instance(Guarantee, guarantee=guarantee)
     facts = [("protects", _PROTECTS[guarantee.relation])]
     broken = [each.statement for each in guarantee.assumptions if each.holds is False]
     if broken or guarantee.epsilon == math.inf or guarantee.delta >= 1:

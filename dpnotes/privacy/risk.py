@@ -46,10 +46,6 @@ class Risk:
     relation: Relation
     limits: str = ""
 
-    def __post_init__(self) -> None:
-        validate.instance(Relation, relation=self.relation)
-        validate.same_length(epsilons=self.epsilons, deltas=self.deltas)
-
     def missed(self, false_alarms: ArrayLike) -> Any:
         """A lower bound on the share of misses of any attack, for each share of false alarms: the trade-off curve.
 
@@ -124,7 +120,6 @@ def of(guarantee: Guarantee) -> Risk:
       >>> of(Guarantee(claim.epsilon, claim.delta, claim.relation, "given")).percentage  # without the releases
       '98.8%'
     """
-    validate.instance(Guarantee, guarantee=guarantee)
     known = guarantee.holds and bool(guarantee.events)
     epsilons, deltas = _profile(guarantee.events) if known else (np.empty(0), np.empty(0))
     return Risk(

@@ -43,9 +43,7 @@ class NoiseSchedule:
         validate.at_least(1, num_steps=multipliers.size)
         if multipliers.ndim != 1:
             raise ValueError(f"Expected noise_multipliers of shape (num_steps,), got {multipliers.shape}.")
-        if not np.all((multipliers > 0) & np.isfinite(multipliers)):
-            step = int(np.argmin((multipliers > 0) & np.isfinite(multipliers)))
-            raise ValueError(f"Expected 0 < noise_multipliers[{step}]={multipliers[step]} < inf.")
+        _check_positive("noise_multipliers", multipliers)
         multipliers.setflags(write=False)
         object.__setattr__(self, "noise_multipliers", multipliers)
         if self.spent > self.rho:
@@ -70,6 +68,11 @@ class NoiseSchedule:
         return math.fsum(self.costs)
 
 
+def _check_positive(name: str, values: NDArray[np.float64]) -> None:
+    for step in np.flatnonzero(~((values > 0) & np.isfinite(values)))[:1]:
+        raise ValueError(f"Expected 0 < {name}[{step}]={values[step]} < inf.")
+
+
 def from_shares(shares: ArrayLike, rho: float, name: str) -> NoiseSchedule:
     """The schedule that gives step t the fraction `shares[t] / sum(shares)` of the budget.
 
@@ -88,9 +91,7 @@ def from_shares(shares: ArrayLike, rho: float, name: str) -> NoiseSchedule:
     validate.positive(rho=rho)
     share = np.asarray(shares, dtype=np.float64)
     validate.at_least(1, num_steps=share.size)
-    if not np.all((share > 0) & np.isfinite(share)):
-        step = int(np.argmin((share > 0) & np.isfinite(share)))
-        raise ValueError(f"Expected 0 < shares[{step}]={share[step]} < inf.")
+    _check_positive("shares", share)
     return on_the_private_side(np.sqrt(math.fsum(share) / (2 * rho * share)), rho, name)
 
 
@@ -144,9 +145,7 @@ def from_influence(influence: ArrayLike, rho: float, name: str = "dynamic") -> N
       array([0.25, 0.5 ])
     """
     values = np.asarray(influence, dtype=np.float64)
-    if not np.all((values > 0) & np.isfinite(values)):
-        step = int(np.argmin((values > 0) & np.isfinite(values)))
-        raise ValueError(f"Expected 0 < influence[{step}]={values[step]} < inf.")
+    _check_positive("influence", values)
     return from_shares(np.sqrt(values), rho, name)
 
 

@@ -153,7 +153,6 @@ class Search:
           >>> round(search.guarantee(events, account(events, 1e-5), Streams.of(0, ["a"])).epsilon, 2)
           2.44
         """
-        validate.instance(Guarantee, claim=claim)
         validate.at_least(1, searches=searches)
         bounds = (
             Assumption(f"no example's gradient is longer than {self.norm_bound:g} at a candidate", "assumed"),

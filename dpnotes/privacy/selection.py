@@ -141,12 +141,10 @@ class AboveThreshold:
 
         Raises:
           ValueError: if the value or the mask is not one per run, the sensitivity negative, NaN or above the declared
-            one, the streams are on another device, or a run has drawn from this state before.
+            one, or a run has drawn from this state before.
           CombinationError: if the question has another relation or sampling.
         """
         value = question.value
-        if streams.keys.device != value.device:
-            raise ValueError(f"Expected streams on the question's device {value.device}, got {streams.keys.device}.")
         if value.shape != (len(state.asked), 1):
             raise ValueError(f"Expected a question of shape (runs, 1), got {tuple(value.shape)}.")
         _check_runs(state, streams, active)

@@ -104,8 +104,7 @@ class SumMechanism(Protocol):
         """
         active, noise_std = check_release(request, streams), request.noise_std.double()
         leaf = next_leaf(state.leaf, request.restart)
-        active = active & check_sum(leaf, self.max_leaves, noise_std, state.noise_std, active)
-        active = active & check_sum_goes_on(state, leaf, request)
+        active = active & check_term(state, leaf, self.max_leaves, request)
         multiplier = noise_std / request.answer.l2_sensitivity
         effective = self._effective(state, leaf, multiplier, request.answer.sampling)
         return Accepted(leaf, active, noise_std, multiplier, price_of(request, "gaussian", effective))
@@ -121,37 +120,6 @@ def next_leaf(leaf: Tensor, restart: Tensor | None) -> Tensor:
     return leaf + 1 if restart is None else torch.where(restart, 1, leaf + 1)
 
 
-def check_sum(leaf: Tensor, max_leaves: int, noise_std: Tensor, first_std: Tensor, active: Tensor) -> Tensor:
-    """Refuse a term past the last one, or a term with other noise than the first term of its sum.
-
-    Returns:
-      The runs without such a term, `(runs,)` bool.
-
-    Raises:
-      ValueError: if an active run's term is not; on a device deferred as in `dpnotes.util.checks`.
-
-    Example:
-      >>> one = torch.ones(1)
-      >>> check_sum(torch.tensor([9]), 8, one, one, torch.tensor([True]))
-      Traceback (most recent call last):
-      ValueError: Expected leaf=9 of run 0 <= max_leaves=8.
-    """
-    beyond = leaf > max_leaves
-    wrong = active & (beyond | ((leaf > 1) & (noise_std != first_std)))
-
-    def error() -> ValueError:
-        run = int(wrong.nonzero()[0])
-        if bool(beyond[run]):
-            return ValueError(f"Expected leaf={leaf[run].item()} of run {run} <= max_leaves={max_leaves}.")
-        return ValueError(
-            f"Expected noise_std={noise_std[run].item()} in run {run} to be {first_std[run].item()}: "
-            "the noise of a sum is fixed at its first term."
-        )
-
-    checks.require(~wrong, error)
-    return ~wrong
-
-
 def unpriced(state: SumState, leaf: Tensor, max_leaves: int, sampling: Sampling) -> Tensor:
     """The runs whose next term has no price, `(runs,)`: past the last leaf, or with another sampling than their sum.
 
@@ -162,16 +130,17 @@ def unpriced(state: SumState, leaf: Tensor, max_leaves: int, sampling: Sampling)
     return (leaf > max_leaves) | ((leaf > 1) & (state.fresh != (sampling == FRESH)))
 
 
-def check_sum_goes_on(state: SumState, leaf: Tensor, request: Request) -> Tensor:
-    """Refuse a term that its sum's price does not cover.
+def check_term(state: SumState, leaf: Tensor, max_leaves: int, request: Request) -> Tensor:
+    """Refuse a term past the last one, with other noise than the first, or that its sum's price does not cover.
 
     A block that contains terms on all examples and ends with a fresh term costs more than either price accounts for.
     A sum of fresh terms has paid for each of its blocks once: after a rollback, blocks would be completed again.
 
     Returns:
-      The runs whose sum continues, `(runs,)` bool.
+      The runs without such a term, `(runs,)` bool.
 
     Raises:
+      ValueError: if an active run's term is past the last one, or has another noise than the first term of its sum.
       CombinationError: if an active run's sum has terms with another sampling; or if it has fresh terms and was
         restored from an earlier state, so that its last call is not the previous one. Restart the sum. (On a device
         deferred as in `dpnotes.util.checks`.)
@@ -181,28 +150,38 @@ def check_sum_goes_on(state: SumState, leaf: Tensor, request: Request) -> Tensor
       >>> from dpnotes.core import Relation, Sensitive
       >>> answer = Sensitive(torch.zeros(1, 1), torch.ones(1), Relation.ZERO_OUT, "proved", FRESH)
       >>> request = Request(answer, torch.ones(1), torch.tensor([5]), torch.tensor([True]))
-      >>> check_sum_goes_on(state, torch.tensor([1]), request)
-      tensor([True])
+      >>> check_term(state, torch.tensor([9]), 8, request)
+      Traceback (most recent call last):
+      ValueError: Expected leaf=9 of run 0 <= max_leaves=8.
     """
     fresh, later = request.answer.sampling == FRESH, request.active & (leaf > 1)
+    beyond = request.active & (leaf > max_leaves)
+    louder = later & (request.noise_std.double() != state.noise_std)
     mixed = later & (state.fresh != fresh)
     restored = later & (request.call != state.call + 1) if fresh else torch.zeros_like(later)
+    refused = beyond | louder | mixed | restored
 
-    def error() -> CombinationError:
-        for run in mixed.nonzero()[:1, 0].tolist():
+    def error() -> ValueError:
+        run = int(refused.nonzero()[0])
+        if bool(beyond[run]):
+            return ValueError(f"Expected leaf={leaf[run].item()} of run {run} <= max_leaves={max_leaves}.")
+        if bool(louder[run]):
+            return ValueError(
+                f"Expected noise_std={request.noise_std[run].item()} in run {run} to be {state.noise_std[run].item()}: "
+                "the noise of a sum is fixed at its first term."
+            )
+        if bool(mixed[run]):
             return CombinationError(
                 f"Expected every term of the sum of run {run} to have the sampling of its first, got "
                 f"{request.answer.sampling.scheme}; restart the sum for another."
             )
-        run = int(restored.nonzero()[0])
         return CombinationError(
             f"Expected call={request.call[run].item()} of run {run} to follow call {state.call[run].item()}: a sum of "
             "fresh terms that was restored has paid for its blocks already; restart it."
         )
 
-    goes_on = ~(mixed | restored)
-    checks.require(goes_on, error)
-    return goes_on
+    checks.require(~refused, error)
+    return ~refused
 
 
 def check_shared(name: str, sampling: Sampling) -> None:

@@ -156,7 +156,6 @@ class Tree(SumMechanism):
           >>> Tree(7).max_cost(1.0), Tree(8).max_cost(1.0)
           (1.5, 2.0)
         """
-        validate.positive(noise_multiplier=noise_multiplier)
         validate.between(1e-150, 1e150, noise_multiplier=noise_multiplier)  # outside, its square is 0 or infinite
         return 0.5 * _largest_touch(self.max_leaves, self.optimal) / noise_multiplier**2
 

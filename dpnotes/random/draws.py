@@ -7,7 +7,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
 
@@ -40,22 +40,12 @@ class Backend:
 def backend(device: torch.device) -> Backend:
     """The code that draws on this device, determined at the first draw there.
 
-    A kernel that does not compile or draws other bits is not used, with one warning. There is also a warning if the
-    reference itself draws other bits on the device than on a CPU: its runs cannot be repeated elsewhere to the bit.
+    A kernel that does not compile or draws other bits is not used, with one warning.
 
     Example:
       >>> backend(torch.device("meta")).about
       'no fused kernel for meta'
     """
-    found = _kernel(device)
-    if device.type == "cuda" and not found.fused and not agrees(reference, device):
-        about = f"{found.about}; and draws on {device} are not those of a CPU to the bit"
-        warnings.warn(about, RuntimeWarning, stacklevel=2)
-        return replace(found, about=about)
-    return found
-
-
-def _kernel(device: torch.device) -> Backend:
     compiler = _COMPILERS.get(device.type)
     if compiler is None:
         return Backend(reference, False, f"no fused kernel for {device.type}")
@@ -68,7 +58,7 @@ def _kernel(device: torch.device) -> Backend:
     except Exception as error:  # anything that a compiler may raise: too old, too new, no place to write to
         why = f"{type(error).__name__}: {error}".splitlines()[0]
         about = f"the kernel of {compiler} is not used, draws are slower ({why})"
-        warnings.warn(about, RuntimeWarning, stacklevel=3)
+        warnings.warn(about, RuntimeWarning, stacklevel=2)
         return Backend(reference, False, about, f"report it, or remove {compiler}")
     return Backend(module, True, f"fused kernel, compiled by {compiler} {importlib.metadata.version(compiler)}")
 

@@ -68,7 +68,6 @@ class Streams:
     __slots__ = ("_keys", "_known", "_replayed")
 
     def __init__(self, keys: Tensor) -> None:
-        validate.instance(Tensor, keys=keys)
         if keys.dtype != torch.int64 or keys.dim() != 2 or keys.shape[1] != 2:
             raise ValueError(f"Expected keys, {keys.dtype} of shape {tuple(keys.shape)}, to be int64 of (runs, 2).")
         self._keys = keys & WORD  # Philox uses 32 bits per word: equal keys then mean equal draws
@@ -178,7 +177,7 @@ class Streams:
           num_blocks: Philox blocks of four words, at most 2^32.
 
         Raises:
-          TypeError: for a purpose that is no text, or a call that is no whole number, truth values included.
+          TypeError: for a call that is no whole number, truth values included.
           ValueError: for a call outside this range, which would share its stream with another (for calls on a device:
             when the host next waits for it), or calls that are not one per run; for more blocks than a stream has.
         """
@@ -216,7 +215,6 @@ class Streams:
 
     def _calls(self, purpose: str, call: int | Tensor) -> Tensor:
         """The checked call numbers, `(1,)` or `(runs,)` int64 on the keys' device."""
-        validate.instance(str, purpose=purpose)
         if isinstance(call, bool) or not isinstance(call, Integral | Tensor):
             raise TypeError(f"Expected call={call!r} to be a whole number or a tensor of them.")
         device = self._keys.device

@@ -125,9 +125,6 @@ class Optimised:
 
     def init(self, x: Tensor, oracle: Oracle) -> OptimisedState:
         """Start every run at its row of `x`, `(runs, dim)`."""
-        dim = sum(shape.numel() for shape in self.shapes)
-        if x.dim() != 2 or x.shape[1] != dim:
-            raise ValueError(f"Expected x of shape {tuple(x.shape)} to be (runs, {dim}).")
         live, runs = self._live(x), len(x)
         steps = torch.zeros(runs, dtype=torch.int64, device=x.device)
         counters = torch.zeros(runs, len(live.counters), dtype=torch.float64, device=x.device)

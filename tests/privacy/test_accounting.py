@@ -10,9 +10,6 @@ import pytest
 from dp_accounting import pld as library_pld
 from dp_accounting import rdp as library_rdp
 from dp_accounting.privacy_accountant import NeighboringRelation
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy import integrate, optimize, stats
 
 from dpnotes.core import FRESH, WHOLE, Sampling
 from dpnotes.guarantees import (
@@ -119,7 +116,7 @@ def schedules_at_random(num: int) -> list[list[float]]:
     return found
 
 
-@pytest.mark.parametrize("levels", schedules_at_random(20), ids=range(20))
+@pytest.mark.parametrize("levels", schedules_at_random(5), ids=range(5))
 def test_heterogeneous_schedules_by_every_accountant(levels):
     delta = 1e-6
     for relation in (ZERO_OUT, REPLACE_ONE, ADD_OR_REMOVE):
@@ -135,7 +132,7 @@ def test_heterogeneous_schedules_by_every_accountant(levels):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("levels", schedules_at_random(20), ids=range(20))
+@pytest.mark.parametrize("levels", schedules_at_random(2), ids=range(2))
 def test_heterogeneous_schedules_level_by_level(levels):
     # By the library's own composition, without merging to one Gaussian first.
     delta, events = 1e-6, [Event(level, ZERO_OUT) for level in levels]
@@ -143,16 +140,6 @@ def test_heterogeneous_schedules_level_by_level(levels):
     accountant = library_pld.PLDAccountant(NeighboringRelation.REPLACE_SPECIAL)
     accountant.compose(to_dp_event(events))
     assert exact * (1 - 1e-9) <= accountant.get_epsilon(delta) <= exact * (1 + 1e-3)
-
-
-@pytest.mark.slow
-@settings(max_examples=15)
-@given(st.floats(0.6, 5), st.floats(1e-3, 0.5), st.integers(1, 200))
-def test_sampling_amplifies_and_renyi_is_never_better(multiplier, rate, steps):
-    delta = 1e-5
-    sampled = account(poisson(multiplier, rate, steps), delta).epsilon
-    assert sampled <= account(poisson(multiplier, rate, steps), delta, "RDP").epsilon * (1 + 1e-3)
-    assert sampled <= account([Event(multiplier, ADD_OR_REMOVE, count=steps)], delta).epsilon * (1 + 1e-3)
 
 
 @pytest.mark.slow
@@ -169,7 +156,7 @@ def test_many_levels_are_their_composition():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("multiplier", "size", "steps"), [(1.0, 10, 1000), (2.0, 50, 500), (1.5, 20, 3000)])
+@pytest.mark.parametrize(("multiplier", "size", "steps"), [(1.0, 10, 1000), (2.0, 50, 500)])
 def test_the_claim_for_batches_of_fixed_size_is_above_what_is_attained(multiplier, size, steps):
     # One example is +clip in one data set and -clip in the other, all others are zero: the sum of a batch is one of two
     # mixtures, whose epsilon the library's PLD accountant computes (its multiplier is relative to clip, half of our
@@ -269,32 +256,6 @@ def test_what_is_only_known_to_be_zcdp_is_converted_as_that():
 
 
 # ---------------------------------------------------------------- many releases, little noise
-@pytest.mark.parametrize("noise", ["laplace", "pure"])
-@pytest.mark.parametrize("multiplier", [1.0, 1000.0])
-@pytest.mark.slow
-def test_a_million_pure_releases_are_nearly_one_gaussian_one(noise, multiplier):
-    # By the central limit theorem the loss is normal, with the mean and variance of a million releases.
-    a, count, delta = 1 / multiplier, 10**6, 1e-5
-    if noise == "pure":
-        mean = a * math.tanh(a / 2)
-        variance = a * a - mean * mean
-    else:
-        mean = a + math.expm1(-a)
-        second, _ = integrate.quad(lambda x: (a - 2 * a * x) ** 2 * a / 2 * math.exp(-a * x), 0, 1)
-        variance = a * a * (1 + math.exp(-a)) / 2 + second - mean * mean
-    normal = stats.norm(count * mean, math.sqrt(count * variance))
-
-    def short_of(epsilon: float) -> float:  # E[max(0, 1 - exp(epsilon - loss))], over the relevant tail
-        at = np.linspace(epsilon, epsilon + 12 * normal.std(), 200_001)
-        return float(integrate.trapezoid(-np.expm1(epsilon - at) * normal.pdf(at), at)) - delta
-
-    expected = optimize.brentq(short_of, normal.mean() - normal.std(), normal.mean() + 8 * normal.std())
-    events = [Event(multiplier, ZERO_OUT, count=count, noise=noise)]
-    assert account(events, delta).epsilon == pytest.approx(expected, rel=2e-3)
-    assert account([replace(events[0], count=int(1.02 * count))], delta).epsilon != pytest.approx(expected, rel=2e-3)
-    assert account(events, delta).epsilon < account(events, delta, "RDP").epsilon
-
-
 def test_a_composition_is_the_library_s():
     for multiplier, rate, count in ((1.0, 0.01, 1000), (0.3, 0.2, 20), (5.0, 0.9, 7)):
         level = pld._Level("gaussian", multiplier, rate, 1)
@@ -322,7 +283,7 @@ def test_two_levels_are_composed_and_truncated_as_the_library_does_it():
 
 @pytest.mark.parametrize("side", ["REMOVE", "ADD"])
 @pytest.mark.parametrize("rate", [1.0, 0.3, 1e-6])
-@pytest.mark.parametrize("multiplier", [0.05, 1.0, 1e6])
+@pytest.mark.parametrize("multiplier", [0.05, 1e6])
 @pytest.mark.parametrize(("tail", "count"), [(math.exp(-50), 1), (5e-16, 1), (5e-16, 100)])
 def test_the_largest_losses_are_the_library_s(multiplier: float, rate: float, side: str, tail: float, count: int):
     from dp_accounting.pld import privacy_loss_mechanism as library

@@ -1,7 +1,6 @@
 """Accounting: numbers that round or wrap, tiny deltas, relations, calibration, guarantees and invalid input."""
 
 import math
-import tracemalloc
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,11 +18,6 @@ from scipy import special
 from dpnotes.core import FRESH, WHOLE, Ledger, Price, Sampling
 from dpnotes.guarantees import (
     ALLOWED,
-    BATCH_NORM,
-    SEED_IS_PUBLIC,
-    STATISTICS_WITHOUT_NOISE,
-    TUNED_ON_PRIVATE_DATA,
-    Assumption,
     CombinationError,
     Guarantee,
     Relation,
@@ -37,7 +31,7 @@ from dpnotes.privacy.accounting import (
     epsilon_to_rho,
     rho_to_epsilon,
 )
-from dpnotes.privacy.calibration import gaussian_std, noise_multiplier, tree_std
+from dpnotes.privacy.calibration import gaussian_std, noise_multiplier
 from dpnotes.privacy.events import Event, clipped_sensitivity, events_of, merged, to_dp_event
 from tests.privacy.test_accounting import ADD_OR_REMOVE, REPLACE_ONE, ZERO_OUT, exact_delta, poisson
 
@@ -92,7 +86,7 @@ def delta_of_responses(levels: int, epsilon_of_one: float, epsilon: float) -> fl
 
 
 DELTAS = [10.0**-k for k in range(5, 15)]
-RESPONSES = [(100, 1.0), (1000, 0.1), (10**4, 1 / 30), (10**5, 0.1), (10**5, 1e-3)]
+RESPONSES = [(100, 1.0), (10**4, 1 / 30), (10**5, 0.1)]
 
 
 @pytest.mark.parametrize(("count", "each"), RESPONSES)
@@ -138,12 +132,12 @@ def kinds_of_events(z: float, count: int) -> dict[str, list[Event]]:
 
 
 @pytest.mark.parametrize("kind", kinds_of_events(1.0, 1))
-@pytest.mark.parametrize("count", [1, 100, 10**5])
+@pytest.mark.parametrize("count", [1, 10**5])
 @pytest.mark.slow
 def test_no_accountant_that_knows_the_events_finds_less(kind: str, count: int):
     for z in (0.3, 1.0, 10.0, 1e3):
         events = kinds_of_events(z, count)[kind]
-        for delta in (1e-1, 1e-5, 1e-8, 1e-10, 1e-12, 1e-15, 1e-30):
+        for delta in (1e-1, 1e-5, 1e-10, 1e-15):
             claim = account(events, delta)
             assert math.isfinite(claim.epsilon)
             for method in ACCOUNTANTS:
@@ -172,16 +166,6 @@ def test_orders_are_so_dense_that_renyi_divergences_lose_little_to_the_best_one(
     assert best * (1 - 1e-9) <= accounting._renyi_epsilon((event,), 1e-5) <= 1.04 * best
 
 
-def test_renyi_divergences_are_asked_only_where_they_may_matter(monkeypatch: pytest.MonkeyPatch):
-    asked = []
-    monkeypatch.setattr(accounting, "_renyi_epsilon", lambda events, delta: asked.append(delta) or 99.0)
-    for delta in (1e-3, 1e-5, 1e-9):
-        account(poisson(1.1, 0.01, 1000), delta)
-    assert not asked
-    account(poisson(1.1, 0.01, 1000), 1e-12)
-    assert asked == [1e-12], "control"
-
-
 def test_mechanisms_of_a_pure_epsilon_cost_at_most_its_sum():
     for noise in ("laplace", "pure"):
         for count in (1, 100):
@@ -194,11 +178,6 @@ def test_mechanisms_of_a_pure_epsilon_cost_at_most_its_sum():
 
 TOO_LARGE = [
     [Event(0.051, ADD_OR_REMOVE, Sampling.poisson(0.5), 10**6)],
-    [
-        Event(0.051, ADD_OR_REMOVE, Sampling.poisson(0.5), 1000),
-        Event(50.0, ADD_OR_REMOVE, Sampling.poisson(1e-3), 10**9),
-    ],
-    [Event(1e-6, ADD_OR_REMOVE, Sampling.poisson(0.5), 10**9)],
     [Event(1e-6, ADD_OR_REMOVE, count=10**9, noise="laplace")],
     [Event(1e-6, ADD_OR_REMOVE, noise="pure")],
 ]
@@ -251,7 +230,7 @@ def test_the_conversions_of_a_tiny_cost_are_not_rounded_to_nothing(delta):
     assert exact_delta(1e-30, 1 / gaussian_std(1e-30, delta)) <= delta
 
 
-@pytest.mark.parametrize("delta", [1e-5, 1e-20, 1e-100, 1e-300])
+@pytest.mark.parametrize("delta", [1e-5, 1e-100, 1e-300])
 def test_what_little_costs_is_not_rounded_to_less(delta, monkeypatch):
     def off(pad, rhos=(2e-18, 1e-15, 1e-12, 1e-9, 1e-6, 1e-4)):
         """Return the largest share of delta by which claims at small costs are too small."""
@@ -265,21 +244,6 @@ def test_what_little_costs_is_not_rounded_to_less(delta, monkeypatch):
     for epsilon in (1e-8, 1e-6, 1e-4):
         std = gaussian_std(epsilon, delta)
         assert exact_delta(epsilon, 1 / std) <= delta and rho_to_epsilon(0.5 / std**2, delta) <= epsilon
-
-
-@pytest.mark.slow
-def test_accounting_never_takes_a_gigabyte():
-    # Near the largest composition that fits into memory; tracemalloc sees numpy's arrays.
-    def peak(count: int) -> float:
-        tracemalloc.start()
-        pld._composed.__wrapped__(tuple(poisson(1.0, 0.01, count)))
-        found = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return found / 2**20
-
-    assert 10 * peak(10**4) < peak(10**8) < 1024, "control: what is measured grows with the composition"
-    with pytest.raises(pld.LimitError):
-        peak(10**9)
 
 
 # ---------------------------------------------------------------- relations
@@ -387,73 +351,15 @@ def test_the_gaussian_scale_is_on_the_private_side(epsilon, exponent, sensitivit
     assert float(exact_delta(epsilon, sensitivity / (std * (1 - 1e-9)))) > delta, "and no less noise is enough"
 
 
-def test_scales_of_the_literature():
-    assert gaussian_std(1.0, 1e-6) == pytest.approx(4.224679, abs=1e-6)
-    assert round(tree_std(1.0, 1e-6, 1.0, 1024), 2) == 14.01
-    assert round(tree_std(1.0, 1e-6, 1.0, 16), 2) == 9.45
-    assert tree_std(1.0, 1e-6, 1.0, 1) == pytest.approx(gaussian_std(1.0, 1e-6))
-    assert tree_std(1.0, 1e-6, 1.0, 1024, optimal=True) < tree_std(1.0, 1e-6, 1.0, 1024)
-    # The printed 4 s sqrt(log2 T log(1 / delta)) / epsilon is 2.5 to 3.4 times as large, and 0 at T = 1.
-    assert round(4 * math.sqrt(4 * math.log(1e6)), 2) == 29.74
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sampling", [WHOLE, Sampling.poisson(0.02)], ids=lambda s: s.scheme)
-def test_the_multiplier_for_events_is_on_the_private_side(sampling):
-    def events(multiplier: float) -> list[Event]:
-        return [Event(multiplier, ZERO_OUT, sampling, 100)]
-
-    needed = noise_multiplier(events, 2.0, 1e-5)
-    assert account(events(needed), 1e-5).epsilon <= 2.0 < account(events(needed * (1 - 1e-4)), 1e-5).epsilon
-
-
-# ---------------------------------------------------------------- guarantees
-def test_a_guarantee_names_what_it_rests_on_and_what_it_leaves_out():
-    told = {
-        Assumption("the sensitivity is that of Lemma 1", "proved"): "proved: the sensitivity is that of Lemma 1",
-        Assumption("clipping bounds every gradient", "enforced"): "enforced: clipping bounds every gradient",
-        bound_was_checked(2.5, 0, 100): "checked: every gradient norm is at most 2.5 (exceeded by 0 of 100)",
-        SEED_IS_PUBLIC: "so that it is a demonstration",
-    }
-    left = {
-        BATCH_NORM: "NOT covered: statistics of batch normalisation",
-        TUNED_ON_PRIVATE_DATA: "parameters tuned on the private data",
-        STATISTICS_WITHOUT_NOISE: "released without noise",
-    }
-    claim = account([Event(1.0, ZERO_OUT)], 1e-5, assumptions=tuple(told), not_covered=tuple(left))
-    for words in (*told.values(), *left.values()):
-        assert words in str(claim)
-    assert claim.holds and "NOT covered" not in str(replace(claim, not_covered=()))
-
-
-# ---------------------------------------------------------------- speed
-def test_the_closed_form_needs_no_accountant_and_what_one_said_is_remembered(monkeypatch: pytest.MonkeyPatch):
-    calls = []
-    monkeypatch.setattr(accounting, "_alternatives", lambda events: calls.append(events) or [tuple(events)])
-    levels = np.linspace(20, 60, 1000)
-    account([Event(float(z), ZERO_OUT) for z in levels], 1e-5)
-    assert not calls
-    account([Event(2.0, ZERO_OUT, Sampling.poisson(0.01))], 1e-5)
-    assert calls, "control: a random batch needs one"
-    monkeypatch.undo()
-    sampled = [Event(float(z) / 10, ZERO_OUT, Sampling.poisson(0.01)) for z in levels[::20]]
-    first, misses = account(sampled, 1e-5), pld._epsilon.cache_info().misses
-    assert account(sampled, 1e-5) == first and pld._epsilon.cache_info().misses == misses
-
-
 # ---------------------------------------------------------------- bad input
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: Event(1e-200, ZERO_OUT), "Expected 1e-06 <= noise_multiplier=1e-200 <= 1e[+]12"),
-        (lambda: Event(1e200, ZERO_OUT), "Expected 1e-06 <= noise_multiplier=1e[+]200 <= 1e[+]12"),
         (lambda: Event(1.0, ZERO_OUT, count=10**10), "Expected count=10000000000 <= 1e[+]09"),
-        (lambda: Sampling("poisson", 0.1, 10), "Expected num_examples=10 to be 1 with scheme='poisson'"),
-        (lambda: Sampling("whole", 0.5), "Expected rate=0.5 to be 1 with scheme='whole'"),
         (lambda: Sampling("fixed-size", 0.25, 10), "Expected rate=0.25 of num_examples=10 to be a whole number"),
         (lambda: account([], 1e-5), "Expected at least one event"),
         (lambda: bound_was_checked(1.0, exceeded=3, checked=2), "Expected exceeded=3 <= checked=2"),
-        (lambda: account(poisson(1e-3, 0.1, 1), 1e-5, "PLD"), "Expected noise_multiplier=0.001 >= 0.05"),
         (lambda: account(poisson(0.051, 0.5, 10**6), 1e-5, "PLD"), r"Expected a distribution of \d+ <= 4194304 points"),
     ],
 )

@@ -73,9 +73,7 @@ def scores_of(
         without, included = clipped_means(x.cpu())
         return without.to(device), included.to(device)
 
-    return transcript_scores(
-        Descent(0.5), oracle, start, streams, STEPS, answers=answers, noise_std=noise_std, chunk=5000
-    )
+    return transcript_scores(Descent(0.5), oracle, start, streams, STEPS, answers=answers, noise_std=noise_std)
 
 
 def training_audit(

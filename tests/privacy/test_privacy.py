@@ -23,10 +23,9 @@ from dpnotes.privacy.accounting import (
     rho_to_epsilon,
 )
 from dpnotes.privacy.audit import LowerBound
-from dpnotes.privacy.calibration import gaussian_delta
 from dpnotes.privacy.factorisation import BandedSquareRoot
 from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace
-from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise
+from dpnotes.privacy.noise import LossAdaptiveNoise
 from dpnotes.privacy.schedules import NoiseSchedule
 from dpnotes.privacy.tree import Tree
 from dpnotes.random.streams import Streams
@@ -48,17 +47,6 @@ def test_a_schedule_spends_its_budget_and_not_a_bit_more(schedule: NoiseSchedule
     louder = schedule.noise_multipliers * (1 - 1e-6)
     with pytest.raises(ValueError, match=f"Expected '{schedule.name}' to spend at most"):
         NoiseSchedule(louder, schedule.rho, schedule.name)
-
-
-@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=40), st.floats(1e-6, 1e3))
-@pytest.mark.slow
-def test_lemma_4_4_is_optimal_among_schedules_of_the_same_budget(influence, rho):
-    q = np.array(influence)
-    best = schedules.from_influence(q, rho)
-    loss = float(q @ best.noise_multipliers**2)
-    assert loss == pytest.approx(np.sqrt(q).sum() ** 2 / (2 * rho), rel=1e-9)
-    for other in (schedules.uniform(rho, len(q)), schedules.from_shares(q, rho, "proportional to q")):
-        assert loss <= float(q @ other.noise_multipliers**2) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -83,8 +71,8 @@ def test_a_schedule_cannot_be_changed_after_its_check():
 
 
 # ---------------------------------------------------------------- conversions
-@pytest.mark.parametrize("rho", [1e-4, 0.02, 0.1963518534, 1.0, 30.0])
-@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-8, 1e-12])
+@pytest.mark.parametrize("rho", [1e-4, 0.1963518534, 30.0])
+@pytest.mark.parametrize("delta", [1e-3, 1e-12])
 def test_the_conversions_are_ordered_and_the_exact_one_is_exact(rho, delta):
     classic, tight, exact = (rho_to_epsilon(rho, delta, c) for c in CONVERSIONS)
     assert classic >= tight >= exact > 0
@@ -111,16 +99,6 @@ def test_the_papers_budget_and_its_wrong_root():
     log = math.log(1e8)
     printed = 4 + 2 * log + 2 * math.sqrt(log * (4 + log))
     assert rho_to_epsilon(printed, 1e-8, "classic") > 150  # not 4: the printed sign gives a broken guarantee
-
-
-def test_a_step_decay_falls_after_every_period():
-    assert schedules.step_decay(0.5, 2, 10.0, 5).costs == pytest.approx([10 / 26, 10 / 26, 40 / 26, 40 / 26, 160 / 26])
-
-
-@pytest.mark.parametrize("name", ["epsilon", "noise_multiplier"])
-def test_one_number_of_an_array_that_is_none_is_refused(name: str):
-    with pytest.raises(ValueError, match=f"Expected {name}=-1.0 >"):
-        gaussian_delta(**{"epsilon": 1.0, "noise_multiplier": 1.0, name: np.array([1.0, -1.0, 2.0])})
 
 
 def ledger_of(schedule: NoiseSchedule, sampling: Sampling = WHOLE) -> Ledger:
@@ -297,9 +275,6 @@ def test_an_exact_answer_has_a_sensitivity_too(sensitivity):
     Exact().release(value, request(value, 1.0, sensitivity, active=False), Streams.of(0, ["a"]))
     for control in (0.0, 1.0, math.inf):
         Exact().release(value, request(value, 1.0, control), Streams.of(0, ["a"]))
-    elsewhere = Streams(torch.zeros(1, 2, dtype=torch.int64, device="meta"))
-    with pytest.raises(ValueError, match="Expected streams on the answer's device cpu, got meta"):
-        Exact().release(value, request(value, 1.0), elsewhere)
 
 
 def test_a_sensitive_value_hides_and_cannot_be_stored():
@@ -325,14 +300,6 @@ def test_a_release_holds_no_graph_of_what_is_private(mechanism):
     assert released.grad_fn is None and not released.requires_grad
 
 
-def test_a_fixed_plan_reads_its_schedules():
-    plan = FixedNoise.of([schedules.uniform(0.5, 2), schedules.exponential(0.5, 0.5, 4)])
-    multiplier, exists = plan.propose(plan.init(), torch.tensor([2, 2]))
-    assert exists.tolist() == [False, True]
-    assert float(multiplier[1]) == float(schedules.exponential(0.5, 0.5, 4).noise_multipliers[2])
-    assert plan.take(torch.tensor([1])).num_steps.tolist() == [4]
-
-
 def test_the_adaptive_plan_raises_the_cost_only_when_the_released_loss_did_not_fall():
     ones = torch.ones(2, dtype=torch.float64)
     plan = LossAdaptiveNoise(budget=ones, first_cost=ones / 10, growth=2.0, loss_multiplier=10 * ones)
@@ -344,8 +311,3 @@ def test_the_adaptive_plan_raises_the_cost_only_when_the_released_loss_did_not_f
     assert state.cost.tolist() == [0.1, 0.2]
     with pytest.raises(ValueError, match="Expected growth=1.0 > 1"):
         LossAdaptiveNoise(ones, ones, 1.0, ones)
-
-
-def test_a_schedule_may_have_one_step():
-    for schedule in (schedules.uniform(0.5, 1), schedules.exponential(0.5, 0.5, 1)):
-        assert schedule.noise_multipliers.tolist() == pytest.approx([1.0])

@@ -81,8 +81,3 @@ def test_a_claim_of_nothing_says_so_first_and_why(claim: Guarantee, because: str
 def test_the_risk_is_that_of_the_releases_where_they_are_known():
     claim = account([Event(10.0, Relation.ZERO_OUT, count=100)], 1e-5)
     assert "69.2%" in report(claim) and "98.8%" not in report(claim)
-
-
-def test_only_a_guarantee_has_a_report():
-    with pytest.raises(TypeError, match="Expected guarantee=1.0"):
-        report(1.0)  # type: ignore[arg-type]

@@ -11,14 +11,11 @@ from torch import Tensor
 
 from dpnotes.core import Relation, Sampling, Sensitive
 from dpnotes.guarantees import OVERSPENT, TUNED_ON_PRIVATE_DATA, Assumption
-from dpnotes.papers.noisy_sgd.algorithms import noisy_sgd
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import CombinationError, Event
 from dpnotes.privacy.search import Search, random_steps, select_stationary_point
 from dpnotes.privacy.selection import AboveThreshold
-from dpnotes.problems.custom import CustomProblem
 from dpnotes.random.streams import Streams
-from dpnotes.train.noise import NoiseChoice
 
 RUNS = 400
 
@@ -62,11 +59,6 @@ def test_a_neighbour_moves_norm_and_eigenvalue_by_at_most_their_sensitivity(rela
         base, moved, (task.gradient_sensitivity, task.eigenvalue_sensitivity), strict=True
     ):
         assert 0.9 * sensitivity < abs(here - there) <= sensitivity * (1 + 1e-12)
-
-
-def test_computed_eigenvalues_may_differ_by_their_errors_too():
-    assert search(eigenvalue_error=0.1).eigenvalue_sensitivity == pytest.approx(2 * 2.0 / 10_000 + 0.2)
-    assert search(eigenvalue_error=0.1).eigenvalue_slack > search().eigenvalue_slack + 0.1
 
 
 # ---------------------------------------------------------------- slack
@@ -128,19 +120,6 @@ def test_a_run_that_finds_none_says_so_and_pays_all_the_same():
     assert selection.price.charged.all() and torch.allclose(selection.price.rho(), torch.tensor(0.5).double())
 
 
-def test_a_run_is_searched_as_if_it_were_alone():
-    task = search(epsilon=0.02)
-    middle = task.alpha + task.gradient_slack  # where noise decides
-    points = [torch.full((5, 1), middle + off, dtype=torch.float64) for off in (0.3, 0.1, 0.0, -0.1)]
-    flat = lambda x: torch.ones(len(x), dtype=torch.float64)  # noqa: E731
-    together = select_stationary_point(task, points, lambda x: x[:, 0], flat, Streams.of(0, range(5)))
-    assert len(together.index.unique()) > 1
-    for i in range(5):
-        one = [p[i : i + 1] for p in points]
-        alone = select_stationary_point(task, one, lambda x: x[:, 0], flat, Streams.of(0, [i]))
-        assert (int(alone.index), int(alone.asked)) == (int(together.index[i]), int(together.asked[i]))
-
-
 # ---------------------------------------------------------------- price
 OWN = Assumption("nothing else was released", "assumed")
 
@@ -180,56 +159,6 @@ def test_a_delta_that_is_spent_on_failures_is_not_spent_again():
             task.guarantee(released, claim, streams)
     assert task.guarantee(iterates, run, streams).epsilon > run.epsilon, "control"
     assert account([*iterates, task.event], 1e-3).epsilon < run.epsilon, "control: it would have become less"
-
-
-# ---------------------------------------------------------------- from the saddle to a published point
-@pytest.mark.slow
-def test_a_run_that_starts_at_a_saddle_publishes_a_point_that_is_none():
-    # f_i(x) = -x_1^2/4 + x_1^4/4 + x_2^2/2 + <a_i, x>: a saddle at 0, minima at x_1^2 = 1/2 with Hessian (1, 1).
-    n, T = 20_000, 120
-    draws = Streams.of("saddle", ["a"]).normal("offsets", 0, 2 * n).view(n, 2).clamp(-2, 2)
-    offsets = torch.cat([draws, -draws])
-
-    def loss(x: Tensor, a: Tensor) -> Tensor:
-        return -(x[0] ** 2) / 4 + x[0] ** 4 / 4 + x[1] ** 2 / 2 + a @ x
-
-    problem, streams = CustomProblem(loss, 2, offsets), Streams.of("escape", range(2))
-    sizes: dict[str, Any] = {"sampling": Sampling.fixed_size(200, 2 * n), "norm_bound": 6.0, "num_steps": T}
-    iterates: list[Tensor] = []
-    runs = noisy_sgd(
-        problem,
-        [NoiseChoice(0.3, 1.0, 1e-6, "by hand")] * 2,
-        torch.zeros(2, 2, dtype=torch.float64),
-        streams,
-        **sizes,
-        step_size=0.2,
-        delta=1e-6,
-        observe=lambda going, state, estimate: iterates.append(state.x),
-    )
-    assert runs.guarantees[0].holds
-    task = search(
-        alpha=0.4, hessian_lipschitz=0.2, norm_bound=6.0, smoothness=4.0, num_examples=2 * n, num_candidates=8
-    )
-    steps = random_steps(streams, T, 8)
-    points = torch.stack(iterates)[steps, torch.arange(2)]
-
-    def norm(x: Tensor) -> Tensor:
-        uniform = torch.full((len(x), 2 * n), 1 / (2 * n), dtype=torch.float64)
-        return problem.gradients(x).weighted_sum(uniform).norm(dim=1)
-
-    def eigenvalue(x: Tensor) -> Tensor:
-        return (3 * x[:, 0] ** 2 - 0.5).clamp_max(1.0)
-
-    selection = select_stationary_point(task, points, norm, eigenvalue, streams)
-    assert selection.found.all()
-    chosen = points[selection.index, torch.arange(2)]
-    assert (norm(chosen) <= task.gradient_norm).all() and (eigenvalue(chosen) >= task.smallest_eigenvalue).all()
-    # The control: the saddle itself, whose gradient is 0, is never published.
-    saddle = torch.zeros(8, 2, 2, dtype=torch.float64)
-    assert (
-        norm(saddle[0]).max() < 1e-10
-        and not select_stationary_point(task, saddle, norm, eigenvalue, streams).found.any()
-    )
 
 
 # ---------------------------------------------------------------- candidates

@@ -197,12 +197,12 @@ def test_a_compiler_that_cannot_be_used_changes_no_number(fault: str, monkeypatc
 
     if fault == "missing":
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-        assert draws._kernel(CPU).about == "numba is not installed, draws are slower"
+        assert draws.backend.__wrapped__(CPU).about == "numba is not installed, draws are slower"
         return
     target, wrong = (draws, lambda *_: False) if fault == "other bits" else (importlib, too_new)
     monkeypatch.setattr(target, "agrees" if fault == "other bits" else "import_module", wrong)
     with pytest.warns(RuntimeWarning, match="the kernel of numba is not used, draws are slower"):
-        assert draws._kernel(CPU).module is reference
+        assert draws.backend.__wrapped__(CPU).module is reference
 
 
 @pytest.mark.slow

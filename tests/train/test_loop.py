@@ -19,7 +19,7 @@ from dpnotes.problems.architectures import conv_net
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.random.streams import Streams
-from dpnotes.train.loop import Checkpoint, Evaluation, Training, evaluated_steps, train
+from dpnotes.train.loop import Checkpoint, Evaluation, Training, train
 
 STEP_SIZE, BOUND, STEPS, NOISE = 0.3, 2.0, 12, 0.02
 
@@ -75,20 +75,6 @@ def test_curves_are_what_the_problem_says_of_the_iterates():
     assert torch.equal(training.curves[:, -1, 2:], torch.stack(test, dim=1))
     assert training.curves[0, -1, 1] > 0.8
     assert [line.split(":")[0] for line in lines] == ["step 4/12", "step 8/12", "step 12/12"]
-
-
-def test_how_often_it_is_evaluated_changes_no_step():
-    data = toy()
-    problem = ModuleProblem(network(), data.train_inputs, data.train_labels)
-    streams = Streams.of("training", ["a"])
-    ends = [
-        train(
-            oracle_of(problem), problem.initial(streams), streams, Evaluation(data, every), method=Descent(STEP_SIZE)
-        ).x
-        for every in (1, 5, 100)
-    ]
-    assert torch.equal(ends[0], ends[1]) and torch.equal(ends[0], ends[2])
-    assert evaluated_steps(12, 100) == [12]
 
 
 def test_batch_normalisation_is_evaluated_with_statistics_of_training_examples():

@@ -27,7 +27,6 @@ def transcript_scores(
     *,
     answers: Answers,
     noise_std: float,
-    chunk: int = 2048,
 ) -> Tensor:
     """Train a batch of runs, and score each run by the likelihood ratio of its released gradients.
 
@@ -44,7 +43,6 @@ def transcript_scores(
       answers: maps points `(runs, dim)` to the exact answers without the canary and with it, `(runs, dim)` each,
         computed by the attacker's own code.
       noise_std: the attacker's assumption for each coordinate; a wrong one weakens the attack, never the bound.
-      chunk: the number of runs at once.
 
     Returns:
       `(runs,)` float64.
@@ -68,24 +66,19 @@ def transcript_scores(
       torch.Size([4])
     """
     validate.provides("init", "step", method=method)
-    validate.provides("estimate", "take", oracle=oracle)
-    validate.at_least(1, num_steps=num_steps, chunk=chunk, num_runs=len(streams))
+    validate.provides("estimate", oracle=oracle)
+    validate.at_least(1, num_steps=num_steps, num_runs=len(streams))
     validate.positive(noise_std=noise_std)
-    parts = []
-    for first in range(0, len(streams), chunk):
-        rows = torch.arange(first, min(first + chunk, len(streams)), device=x.device)
-        part_of_oracle, part_of_streams = oracle.take(rows), streams.take(rows)
-        state = method.init(x.expand(len(rows), -1).clone(), part_of_oracle)
-        log_ratio = distance = torch.zeros(len(rows), dtype=torch.float64, device=x.device)
-        for step in range(num_steps):
-            without, included = answers(method.output(state))
-            state, estimate = method.step(state, part_of_oracle, part_of_streams)
-            if bool((estimate.status != Status.OK).any()):
-                raise ValueError(f"Expected every run to take num_steps={num_steps} steps; one ended after {step}.")
-            shift = (included - without).double() / noise_std
-            log_ratio = log_ratio + ((estimate.gradient - without).double() / noise_std * shift).sum(1)
-            distance = distance + (shift**2).sum(1)
-        if not bool((distance > 0).all()):
-            raise ValueError("Expected a canary that moves the answer of some step.")
-        parts.append(log_ratio / distance.sqrt())
-    return torch.cat(parts)
+    state = method.init(x.expand(len(streams), -1).clone(), oracle)
+    log_ratio = distance = torch.zeros(len(streams), dtype=torch.float64, device=x.device)
+    for step in range(num_steps):
+        without, included = answers(method.output(state))
+        state, estimate = method.step(state, oracle, streams)
+        if bool((estimate.status != Status.OK).any()):
+            raise ValueError(f"Expected every run to take num_steps={num_steps} steps; one ended after {step}.")
+        shift = (included - without).double() / noise_std
+        log_ratio = log_ratio + ((estimate.gradient - without).double() / noise_std * shift).sum(1)
+        distance = distance + (shift**2).sum(1)
+    if not bool((distance > 0).all()):
+        raise ValueError("Expected a canary that moves the answer of some step.")
+    return log_ratio / distance.sqrt()

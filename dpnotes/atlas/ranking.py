@@ -16,7 +16,6 @@ from dpnotes.theory.cache import Verdicts
 from dpnotes.theory.calculators import Measure
 from dpnotes.theory.methods import PARAMETERS, Method, Standing, standing
 from dpnotes.theory.refusals import Vacuous
-from dpnotes.util import validate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,8 +97,6 @@ def ranked(question: Question, *, details: bool = True) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    validate.instance(Question, question=question)
-    validate.flag(details=details)
     table = []
     with Verdicts() as verdicts:
         for measure in question.measures:

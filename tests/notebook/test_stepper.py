@@ -180,6 +180,18 @@ def test_a_listing_has_no_docstring_and_all_of_its_lines():
         assert 15 <= len(text) <= 40
 
 
+def test_who_traced_before_traces_again():
+    def other(frame: Any, event: str, argument: Any) -> None:
+        return None
+
+    before = sys.gettrace()
+    sys.settrace(other)
+    try:
+        assert trace(descends()).moments and sys.gettrace() is other
+    finally:
+        sys.settrace(before)
+
+
 # ---------------------------------------------------------------- a listing of the reader's own
 def pasted(stepped: Stepper) -> dict[str, Any]:
     """Return the names defined by the listing of a stepper, pasted."""

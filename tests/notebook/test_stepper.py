@@ -6,6 +6,7 @@ import html
 import inspect
 import linecache
 import re
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path

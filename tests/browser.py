@@ -102,8 +102,8 @@ PALE = """least => {
 
 
 @contextlib.contextmanager
-def jupyterlab(root: Path, home: Path, seconds: float = 60) -> Iterator[tuple[str, int]]:
-    """Serve `root` as `dpnotes lab` does, with settings and caches under `home`; yield address and process."""
+def jupyterlab(root: Path, home: Path, seconds: float = 60) -> Iterator[str]:
+    """Serve `root` as `dpnotes lab` does, with settings and caches under `home`; yield its address."""
     path = home / "settings/@jupyterlab/notebook-extension/tracker.jupyterlab-settings"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(SETTINGS)
@@ -131,7 +131,7 @@ def jupyterlab(root: Path, home: Path, seconds: float = 60) -> Iterator[tuple[st
         try:
             url = f"http://127.0.0.1:{port}"
             _wait_for(f"{url}/api/status", server, log, seconds)
-            yield url, server.pid
+            yield url
         finally:
             server.terminate()
             try:
@@ -220,33 +220,17 @@ class Notebook:
         self._until(READY, milliseconds)
         self._until(TYPESET, milliseconds)
 
-    def run_all(self, milliseconds: float = 240_000, idle: bool = True, first: bool = False) -> None:
-        """Run every cell, or the first, through JupyterLab's own command; wait until the kernel is idle, or do not."""
-        self._until(READY, milliseconds)
-        command = """async ([first, idle]) => {
+    def run_all(self) -> None:
+        """Run every cell through JupyterLab's own command, and wait until the kernel is idle."""
+        self._until(READY, 240_000)
+        self.page.evaluate("""async () => {
             const widget = window.jupyterapp.shell.currentWidget;
             await widget.context.ready;
             await widget.sessionContext.ready;
             await widget.sessionContext.session?.kernel?.info;
-            if (first) widget.content.activeCellIndex = 0;
-            const run = window.jupyterapp.commands.execute(first ? 'notebook:run-cell' : 'notebook:run-all-cells');
-            if (idle) await run;
-        }"""
-        self.page.evaluate(command, [first, idle])
-        if idle:
-            self.wait_until_idle(milliseconds)
-
-    def run_first(self) -> None:
-        """Run the first cell."""
-        self.run_all(first=True)
-
-    def interrupt(self) -> None:
-        """Interrupt the kernel, as the button does."""
-        self.page.evaluate("() => window.jupyterapp.commands.execute('notebook:interrupt-kernel')")
-
-    def kernel(self) -> str:
-        """Return the id of the kernel."""
-        return self.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.id")
+            await window.jupyterapp.commands.execute('notebook:run-all-cells');
+        }""")
+        self.wait_until_idle(240_000)
 
     def wait_until_idle(self, milliseconds: float = 60_000) -> None:
         """Wait until no cell is queued and the kernel is idle."""

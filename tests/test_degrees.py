@@ -105,14 +105,6 @@ def test_work_grows_as_it_must(work: Callable[..., Counts], size: str, expected:
 
 
 @pytest.mark.slow
-def test_noise_is_a_number_a_coordinate_and_not_an_example():
-    few, many = clipped(examples=8), clipped(examples=64)
-    assert few.draws == many.draws > 0
-    dims = [TwoLayerNetwork(torch.ones(2, 6), torch.tensor([0, 1]), num_hidden=hidden).dim for hidden in SIZES]
-    assert exponent(dims, [clipped(hidden=hidden).draws for hidden in SIZES]) == pytest.approx(1, abs=1e-9)
-
-
-@pytest.mark.slow
 def test_lanczos_reads_its_vectors_once_a_product_at_most_and_only_where_it_must(monkeypatch: pytest.MonkeyPatch):
     def growth(dim: int) -> float:
         def products(number: int) -> int:

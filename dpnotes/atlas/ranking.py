@@ -98,7 +98,6 @@ def ranked(question: Question, *, details: bool = True) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    validate.instance(Question, question=question)
     validate.flag(details=details)
     table = []
     with Verdicts() as verdicts:

@@ -94,7 +94,7 @@ def copy_to(folder: Path, fresh: bool = False) -> Copies:
         them.
 
     Raises:
-      ValueError: the folder holds originals, itself or by a link.
+      ValueError: the folder holds originals, itself or by a link; or its record is damaged.
       OSError: a file cannot be written, for instance on a full disk; the message has the path.
 
     >>> import tempfile
@@ -107,7 +107,8 @@ def copy_to(folder: Path, fresh: bool = False) -> Copies:
     today = originals()
     if any((folder / name).resolve() in kept for name in today):
         raise ValueError(f"Expected folder={str(folder)!r} to be apart from the notebooks that it takes copies of.")
-    record = _read(folder / _RECORD)
+    made_from = folder / _RECORD
+    record = files.unsealed_json(made_from)["made_from"] if made_from.is_file() else {}
     backup = _set_aside(folder, {*today, *record} if fresh else (), today)
     added = [name for name in today if not os.path.lexists(folder / name)]
     files.write({folder / name: today[name] for name in added})
@@ -120,7 +121,7 @@ def copy_to(folder: Path, fresh: bool = False) -> Copies:
             record[name] = digest
     kept_record = {name: digest for name, digest in record.items() if os.path.lexists(folder / name)}
     older += sorted(kept_record.keys() - today)
-    files.write({folder / _RECORD: files.sealed_json({"made_from": kept_record})})
+    files.write({made_from: files.sealed_json({"made_from": kept_record})})
     return Copies(folder, tuple(added), tuple(older), backup)
 
 
@@ -227,14 +228,6 @@ def _mended(old: str, content: bytes, places: dict[str, str]) -> bytes:
         if cell["cell_type"] == "markdown":
             cell["source"] = _LINK.sub(mend, "".join(cell["source"])).splitlines(keepends=True)
     return (json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
-
-
-def _read(path: Path) -> dict[str, str]:
-    """The record of a folder; empty if it is missing or damaged."""
-    try:
-        return dict(files.unsealed_json(path)["made_from"])
-    except (FileNotFoundError, files.DamagedFileError):
-        return {}
 
 
 def _set_aside(folder: Path, names: Iterable[str], today: dict[str, bytes]) -> Path | None:

@@ -60,5 +60,4 @@ def draw_stairs(axes: Axes, x: ArrayLike, values: ArrayLike, path: ArrayLike, la
         plots.log_axis(axes, "x", low, high)
         plots.log_axis(axes, "y", low, high)
     else:
-        axes.set_xlim(low, high)
-        axes.set_ylim(low, high)
+        axes.set(xlim=(low, high), ylim=(low, high))

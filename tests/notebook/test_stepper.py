@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from dpnotes.notebook.stepper import KINDS, Moment, Stepper, compare, listing, shown, trace
+from dpnotes.notebook.stepper import KINDS, Moment, Stepper, compare, listing, trace
 from dpnotes.papers.adaptive_batch import reference as adaptive
 from dpnotes.papers.budget_schedules import reference as schedules
 from dpnotes.papers.drift_escape import reference as escape
@@ -79,11 +79,6 @@ def test_every_line_that_runs_is_stepped_through_and_no_other():
         assert f'aria-label="{moment.function}' in stepped.code.value
 
 
-def test_control_of_a_function_that_is_not_listed_no_line_is_known():
-    stepped = stepper(spiders, adaptive.stochastic_spider)
-    assert {moment.function for moment in stepped.trace.moments} == {"stochastic_spider", ""}
-
-
 def test_what_a_line_changes_stands_first_and_what_it_does_not_change_is_not_marked():
     stepped = stepper()
     assert not stepped.trace.moments[0].changed, "nothing ran before"
@@ -120,14 +115,6 @@ def test_kinds_follow_from_the_fields_of_the_step():
     assert ">private_mean<" in tables[KINDS["private"]] and ">rho<" in tables["public"] and ">g<" in tables["released"]
 
 
-def test_names_are_explained_on_hover_and_in_words():
-    stepped = stepper()
-    at(stepped, "left = left - rho")
-    assert '<tr title="step size, in units of length squared over loss."><th' in stepped.values.value
-    for shown_html in (stepped.whole.value, stepped._repr_mimebundle_()["text/html"]):
-        assert "step size, in units of length squared over loss. " in shown_html and ">eta<" in shown_html
-
-
 def test_the_last_place_says_why_it_ended():
     stepped = stepper()
     assert stepped.controls["step"].max == 5
@@ -156,11 +143,6 @@ def test_a_run_without_end_is_left_and_an_error_is_the_end_of_one():
     broken = stepper(lambda printed: descends(printed, partial(schedules.private_gradient_descent, beta=no_number)))
     broken.controls["line"].value = broken.controls["line"].max
     assert "TypeError" in broken.trace.end and "TypeError" in broken.values.value
-
-
-def test_words_are_kept_and_not_tensors():
-    for moment in trace(spiders(), [adaptive.node]).moments:
-        assert all(type(words) is str for words in moment.values.values())
 
 
 def test_a_list_that_grows_is_said_as_it_was():
@@ -211,11 +193,6 @@ def test_who_traced_before_traces_again():
         sys.settrace(before)
 
 
-def test_values_are_shown_in_a_few_words():
-    assert shown(torch.arange(9.0)) == "[0, 1, 2, 3, 4, 5, …]" and shown(False) == "no" and shown([]) == "none"
-    assert shown(("FINISHED", torch.tensor([0.12345]))) == "FINISHED, [0.1235]" and shown(10**12) == "1000000000000"
-
-
 # ---------------------------------------------------------------- a listing of the reader's own
 def pasted(stepped: Stepper) -> dict[str, Any]:
     """Return the names defined by the listing of a stepper, pasted."""
@@ -254,11 +231,6 @@ def test_a_pasted_listing_has_all_of_its_names(functions: list[Callable[..., Any
             assert used <= names.keys() | vars(builtins).keys()
 
 
-def test_a_listing_that_is_pasted_is_the_library_s():
-    mine = pasted(stepper())["private_gradient_descent"]
-    assert repr(compare(descends(function=mine), descends())) == "The same in all 4 steps, and at the end."
-
-
 def copied(tmp_path: Path, line: str, instead: str) -> Any:
     """Return the module as a reader would copy it with one line changed."""
     source = inspect.getsource(schedules)
@@ -284,13 +256,6 @@ def test_the_first_step_that_differs_is_found_with_its_line(tmp_path, line: str,
     assert found.steps == steps and found.what.startswith(what)
     ((number, text),) = found.lines
     assert instead in text and f"line {number}: {text}" in repr(found) and f"same in {steps} steps; then" in repr(found)
-
-
-def test_a_copy_is_the_same_and_other_arguments_are_no_line_s_fault(tmp_path):
-    copy = copied(tmp_path, "# 3\n", "# the budget that is left\n")
-    assert repr(compare(descends(function=copy), descends())) == "The same in all 4 steps, and at the end."
-    other = compare(descends(function=partial(schedules.private_gradient_descent, beta=0.5)), descends())
-    assert other.what.startswith("m: ") and not other.lines and "No line of this step differs" in repr(other)
 
 
 def test_a_copy_that_goes_on_raises_or_says_less_differs(tmp_path):

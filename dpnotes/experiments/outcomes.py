@@ -118,12 +118,9 @@ def answering(
     """Return the experiments with the answers to their questions, and the costs of their profiles, by name.
 
     Raises:
-      ValueError: an experiment without answers, or answers or costs of no experiment.
+      ValueError: an experiment without answers, or answers of no experiment.
     """
     experiments, costs = tuple(experiments), costs or {}
-    known = {experiment.name: {*experiment.specs} for experiment in experiments}
-    if unknown := {*known} ^ {*answers}:
+    if unknown := {experiment.name for experiment in experiments} ^ {*answers}:
         raise ValueError(f"Expected answers for every experiment and no other, got a difference in {sorted(unknown)}.")
-    if wrong := [f"{name} {profile}" for name, each in costs.items() for profile in {*each} - known.get(name, set())]:
-        raise ValueError(f"Expected costs={sorted(wrong)} to be those of an experiment and a profile.")
     return tuple(replace(one, answers=answers[one.name], wants=costs.get(one.name, {})) for one in experiments)

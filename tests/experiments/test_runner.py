@@ -8,14 +8,13 @@ import zipfile
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 from pretend_device import PretendCuda
 from toy_package import REPOSITORY, Toy, silent
 
-from dpnotes.experiments import Answers, Cost, answering, cells, chunks, decide_again, provenance, run, runner, store
+from dpnotes.experiments import Cost, cells, chunks, decide_again, provenance, run, runner, store
 from dpnotes.experiments.spec import Context, Decision, Experiment, Spec
 from dpnotes.util import files
 
@@ -40,18 +39,6 @@ def test_run_store_load(toy: Toy):
     assert values[1, 2] == 2.0 * np.random.default_rng([7, 1, 2]).normal()
     mean = result.frame.loc[result.frame["stage"] == "main", "value"].mean()
     assert str(result.decision) == f"{'reproduced' if mean > 0 else 'not reproduced'}: mean {mean:.3f}"
-
-
-def test_a_cell_keeps_the_memory_that_it_frees(toy: Toy, monkeypatch: pytest.MonkeyPatch):
-    watched, within, run_cell = MagicMock(), list[int](), toy.experiment.run_cell
-    monkeypatch.setattr(runner.allocator, "kept_until_the_end", watched)
-
-    def counting(*given):
-        within.append(watched().__enter__.call_count - watched().__exit__.call_count)
-        return run_cell(*given)
-
-    run_of(replace(toy.experiment, run_cell=counting))
-    assert within == [1] * 5 and watched().__exit__.call_count == 5
 
 
 def test_the_manifest_says_how_it_came_about(toy: Toy):
@@ -232,8 +219,6 @@ def test_outstanding_and_wanted_have_the_greatest_value_per_minute_first(toy: To
     assert "| missing | hours: 3 on two cores (a guess) | `dpnotes run toy.slow --profile paper` |" in rows[3]
     assert [one.name for one in store.wanted(many, "paper", on_gpu=True)] == ["cheap", "dear"]
     assert [one.name for one in store.wanted(many, "paper", on_gpu=False)] == ["slow"]
-    with pytest.raises(ValueError, match=r"Expected costs=\['mean huge'\] to be those of an experiment and a profile"):
-        answering([toy.experiment], {"mean": Answers()}, {"mean": {"huge": many[0].wants["paper"]}})
     assert "| missing | no reason is stated |" in store.outstanding([toy.experiment])
     toy.run("paper")
     for prepare, said in (

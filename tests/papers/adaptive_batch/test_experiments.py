@@ -218,8 +218,6 @@ def used(exponents: dict[str, float] | None = None, spread: float = 0.0, **colum
         ({"private": -2.3}, "not reproduced", "missed"),
         ({"tree_alone": -2.17}, "not reproduced", "missed"),
         ({"adaptive_alone": -2.5}, "not reproduced", "the exponent of another method"),
-        ({"private": -1.8}, "undecided", "missed"),
-        ({"spider": -2.5}, "not reproduced", "the exponent of another method"),
         ({"d": 0.65}, "not reproduced", "missed"),
         ({"epsilon": -0.9}, "undecided", "missed"),
     ],

@@ -16,7 +16,7 @@ from dpnotes.experiments.sweeps import Rows, proportion, tabulated
 from dpnotes.oracles import spider
 from dpnotes.oracles.samples import DataSetSamples
 from dpnotes.papers.drift_escape.experiments import audit, repeats, returned_point, sensing, step_size
-from dpnotes.papers.drift_escape.experiments.ladder import LadderParameters, landscape, quiet_first, rungs_down_to
+from dpnotes.papers.drift_escape.experiments.ladder import landscape, quiet_first, rungs_down_to
 from dpnotes.privacy.audit import GaussianPair
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.museum.exhibit import module_with_line_replaced
@@ -42,18 +42,6 @@ def test_the_ladder_is_a_sum_of_cosines_with_a_hill_of_every_curvature():
     torch.testing.assert_close(ladder.curvatures(torch.zeros_like(x)), -curvatures[None])
     # It is self-similar: half the curvature, half the length, a quarter of the slope.
     torch.testing.assert_close(landscape(curvatures / 2).gradient(x / 2), ladder.gradient(x) / 4)
-
-
-def test_the_parameters_scale_as_equation_4_says():
-    one, other = LadderParameters(1e-2, 30, 1.0), LadderParameters(1e-4, 30, 1.0)
-    assert one.alpha / other.alpha == pytest.approx(100)
-    assert one.radius / other.radius == pytest.approx(10)
-    assert one.mu < other.mu < 2 * one.mu
-    assert other.attempt_length * one.mu / (one.attempt_length * other.mu) == pytest.approx(10, rel=0.05)
-    noise = 2 * one.dim * one.privacy_std**2
-    assert noise == pytest.approx(one.psi**2)  # half of psi^2 is the mechanism's
-    oracle = LadderParameters(1e-2, 15, 1.0).oracle(rungs_down_to(0.1), 1, 10, "cpu")
-    assert 1 / oracle.batch_size <= one.psi**2 / 2
 
 
 # ---------------------------------------------------------------- the returned point

@@ -1,4 +1,4 @@
-"""Losses against gradients: the number of directions needed, and the rule on simulated outcomes."""
+"""Losses against gradients: the rule on simulated outcomes."""
 
 import numpy as np
 import pandas as pd
@@ -7,13 +7,6 @@ from specs import changed, simulated
 
 from dpnotes.experiments import Spec
 from dpnotes.papers.goldstein.experiments import orders
-
-
-def test_directions_that_are_needed():
-    grid = np.array([4, 8, 16])
-    assert orders.needed(np.array([2.0, 1.2, 1.1]), grid, 1.0, 1.2) == 8
-    assert orders.needed(np.array([1.1, 1.1, 1.1]), grid, 1.0, 1.2) == 4
-    assert orders.needed(np.array([2.0, 1.9, 1.8]), grid, 1.0, 1.2) == 16
 
 
 def outcomes(spec: Spec, exponent: float, independent: float, noise: float = 0.002) -> pd.DataFrame:

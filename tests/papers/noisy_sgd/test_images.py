@@ -113,7 +113,7 @@ class Sizes:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("nominal", "poisson"), [(1.0, 1.18), (2.0, 8.56), (4.0, 115.4), (8.0, 848.7)])
+@pytest.mark.parametrize(("nominal", "poisson"), [(1.0, 1.18), (8.0, 848.7)])
 def test_nominal_epsilons_of_the_paper_are_not_the_accounted_ones(nominal: float, poisson: float):
     spec = images.CONVNET.specs["paper"]
     oracle = curves.oracle_of(spec, nominal, Sizes())  # type: ignore[arg-type]
@@ -141,7 +141,7 @@ def test_the_clipped_family_is_as_private_as_it_says(epsilon: float):
 
 # ---------------------------------------------------------------- end to end
 @pytest.mark.slow
-@pytest.mark.parametrize("experiment", ["convnet", "convnet_clipped", "convnet_lemma", "resnet18"])
+@pytest.mark.parametrize("experiment", ["convnet", "convnet_clipped"])
 def test_a_cell_of_each_family(experiment: str, tmp_path: Path):
     spec = tiny(experiment)
     path = tmp_path / "cell.pt"

@@ -454,18 +454,9 @@ PRINTED: dict[str, tuple[Calculator, Callable[[Draw], dict[str, Any]]]] = {
         adaptive_batch_numbers.TREE,
         lambda draw: dict(G=1.0, b=draw.between(1, 1e3), Sigma=draw.whole(2, 1e6)),
     ),
-    "drift_escape.RATE": (
-        drift_escape_numbers.RATE,
-        lambda draw: dict(n=float(draw.whole(1e14, 1e24)), d=draw.whole(2, 1e3), G=1.0, M=1.0, rho=1.0, U=1.0),
-    ),
     "goldstein.SINGLE_PASS_PARAMETERS": (goldstein_numbers.SINGLE_PASS_PARAMETERS, goldstein_problem),
     "goldstein.MULTI_PASS_PARAMETERS": (goldstein_numbers.MULTI_PASS_PARAMETERS, goldstein_problem),
     "goldstein.TREE_NOISE": (goldstein_numbers.TREE_NOISE, lambda draw: dict(Sigma=draw.whole(2, 1e6), S=1.0)),
-    "noisy_sgd.PRIVACY_NOISE": (
-        noisy_sgd_numbers.PRIVACY_NOISE,
-        lambda draw: dict(n=10**6, B=10**6, T=draw.whole(30, 1e6), C=1.0, c_1=1.0, c_2=draw.between(0.3, 3)),
-    ),
-    "noisy_sgd.CLOSED_LOOP": (noisy_sgd_numbers.CLOSED_LOOP, noisy_sgd_problem),
 }
 
 
@@ -482,10 +473,6 @@ def printed_releases(name: str, numbers: dict[str, Any], found: dict[str, Any]) 
         return once(found["sigma"] / leaf / math.sqrt(shifted))
     if name == "adaptive_batch.TREE":
         return on_a_tree(found["sigma"] * numbers["b"] / 2, numbers["Sigma"])
-    if name == "drift_escape.RATE":
-        return once(found["r"] / math.hypot(2 / found["b_1"], 2 * math.sqrt(found["kappa"]) / found["b_2"]))
-    if name.startswith("noisy_sgd"):
-        return steps_of({**numbers, **found}, numbers["n"])
     if name == "goldstein.TREE_NOISE":
         return on_a_tree(found["sigma"], numbers["Sigma"])
     d, lipschitz, alpha = numbers["d"], numbers["L"], numbers["alpha"]
@@ -502,12 +489,11 @@ def printed_releases(name: str, numbers: dict[str, Any], found: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("name", PRINTED)
-@pytest.mark.slow
 def test_printed_noise_says_the_delta_that_it_reaches(name: str):
     """At that delta, the accounted epsilon is the target."""
     calculator, numbers_of = PRINTED[name]
     compared = exceeded = 0
-    for seed in range(200):
+    for seed in range(60):
         draw = Draw((15, seed))
         numbers = {**numbers_of(draw), **draw.privacy}
         try:

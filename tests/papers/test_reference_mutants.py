@@ -105,9 +105,12 @@ MODULES = [schedules_reference, noisy_reference, adaptive_reference, escape_refe
 
 
 @pytest.mark.slow
-def test_every_mutant_of_a_reference_is_noticed_or_equivalent():
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__package__)
+def test_every_mutant_of_a_reference_is_noticed_or_equivalent(module: ModuleType):
     """Each mutant that is listed as equivalent must occur once; equal lines have a mutant each."""
-    assert sorted(mutant for module in MODULES for mutant in unnoticed(module)) == sorted(EQUIVALENT)
+    paper = module.__name__.split(".")[2]
+    assert sorted(unnoticed(module)) == sorted(mutant for mutant in EQUIVALENT if mutant[0] == paper)
 
 
 @pytest.mark.slow

@@ -120,7 +120,7 @@ def bytes_per_run(problem: TwoLayerNetwork) -> int:
     """Return the peak memory, in bytes, that one more run of `private_gradient_descent` needs, for choosing chunks.
 
     This is the network's own memory, the memory for drawing the noise, and 32 bytes per parameter for the point, the
-    old point, the direction and the allocator's overhead. The tests measure it.
+    old point, the direction and the allocator's overhead.
 
     Example:
       >>> import torch

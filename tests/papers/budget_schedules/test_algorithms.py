@@ -1,8 +1,6 @@
 """Algorithm 1 end to end, its schedules, and the paper's statements about them."""
 
 import math
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -132,31 +130,3 @@ def test_the_schedule_from_the_majorant_can_be_worse_than_uniform():
     by_majorant = np.sqrt(momentum_influence_majorant(beta, gamma, num_steps))
     value = exact @ (by_majorant.sum() / by_majorant)
     assert (round(value), round(num_steps * exact.sum()), round(np.sqrt(exact).sum() ** 2)) == (2663, 2411, 1755)
-
-
-MEMORY = """
-import pathlib, re, torch
-from dpnotes.papers.budget_schedules.algorithms import bytes_per_run, private_gradient_descent
-from dpnotes.privacy.schedules import uniform
-from dpnotes.problems.networks import TwoLayerNetwork
-from dpnotes.random.streams import Streams
-
-problem = TwoLayerNetwork(torch.randn(250, 60), torch.arange(250) % 2, num_hidden=1000)
-
-def peak(runs):
-    streams = Streams.of(0, range(runs))
-    schedules = [uniform(0.2, 3)] * runs
-    private_gradient_descent(problem, schedules, problem.initial(streams), streams, clip=4.0, step_size=0.1, delta=1e-8)
-    # Not ru_maxrss: that keeps the peak of the process that started this one.
-    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1])
-
-alone = peak(1)
-print((peak(40) - alone) / 39 / bytes_per_run(problem))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/status is Linux's")
-def test_the_declared_memory_of_a_run_is_what_it_takes():
-    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
-    assert 0.5 < float(done.stdout) < 1

@@ -78,9 +78,6 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         validate.or_infinite(validate.non_negative, nominal_epsilon=self.nominal_epsilon)
-        validate.instance(tuple, assumptions=self.assumptions, not_covered=self.not_covered)
-        for assumption in self.assumptions:
-            validate.instance(Assumption, assumptions=assumption)
 
     @property
     def holds(self) -> bool:
@@ -266,7 +263,6 @@ def together(claims: Iterable[Guarantee]) -> Guarantee:
 
     Raises:
       ValueError: for no claims, or claims for different neighbours.
-      TypeError: if an entry is not a `Guarantee`.
 
     Example:
       >>> one = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (NOISE_IS_SECRET,))
@@ -275,8 +271,6 @@ def together(claims: Iterable[Guarantee]) -> Guarantee:
       random and was not stored; the budget of each of them was fixed without looking at the data
     """
     claims = tuple(claims)
-    for number, claim in enumerate(claims):
-        validate.instance(Guarantee, **{f"claims[{number}]": claim})
     if len({claim.relation for claim in claims}) != 1:
         raise ValueError(f"Expected claims={[claim.relation.value for claim in claims]} to be for the same neighbours.")
     if len(claims) == 1:
@@ -294,9 +288,7 @@ def together(claims: Iterable[Guarantee]) -> Guarantee:
 
 
 @checked
-def bound_was_checked(
-    bound: Positive, exceeded: AtLeastZero, checked: AtLeastOne, what: str = "gradient norm"
-) -> Assumption:
+def bound_was_checked(bound: Positive, exceeded: AtLeastZero, checked: AtLeastOne) -> Assumption:
     """The assumption that unclipped norms stay below a bound, with the violations that a run observed.
 
     A sensitivity based on an unenforced bound is invalid as soon as a single example exceeds the bound: such a run
@@ -306,7 +298,6 @@ def bound_was_checked(
       bound: C, above 0.
       exceeded: the number of values above the bound, at least 0; an exact count that no guarantee covers.
       checked: the number of values compared with the bound, at least 1.
-      what: the name of the compared quantity.
 
     Raises:
       ValueError: outside these domains.
@@ -317,7 +308,7 @@ def bound_was_checked(
     """
     if exceeded > checked:
         raise ValueError(f"Expected exceeded={exceeded} <= checked={checked}.")
-    statement = f"every {what} is at most {bound:g} (exceeded by {exceeded} of {checked})"
+    statement = f"every gradient norm is at most {bound:g} (exceeded by {exceeded} of {checked})"
     return Assumption(statement, "checked", exceeded == 0)
 
 

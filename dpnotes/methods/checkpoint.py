@@ -52,8 +52,9 @@ def save(path: Path, state: Any, streams: Streams, settings: Mapping[str, Any] |
       >>> import tempfile
       >>> with tempfile.TemporaryDirectory() as folder:
       ...     save(Path(folder) / "run.pt", torch.zeros(2, 3), Streams.secure(2))
-      ...     print(label(Path(folder) / "run.pt"))
-      SENSITIVE: whoever reads this can take noise off what the run releases. Keep it as you keep the private data.
+      ...     resume(Path(folder) / "run.pt", torch.ones(2, 3))[0]
+      tensor([[0., 0., 0.],
+              [0., 0., 0.]])
     """
     # A meter with an axis of clients: only `oracles.clients.ClientsState` has one.
     if streams.secret and any(name.endswith("meter.calls") and t.dim() > 1 for name, t in flatten(state).items()):
@@ -75,15 +76,6 @@ def write(path: Path, state: Any, streams: Streams, settings: Mapping[str, Any] 
     }
     torch.save({**about, **tensors}, buffer)
     files.write({path: files.sealed(buffer.getvalue())}, mode=0o600)
-
-
-def label(path: Path) -> str:
-    """The warning label that is stored in the checkpoint.
-
-    Raises:
-      DamagedFileError: if the content is not what was written (`dpnotes.util.files`).
-    """
-    return _load(path)["label"]
 
 
 def resume(
@@ -140,22 +132,9 @@ def _hash(streams: Streams) -> str:
     return hashlib.sha256(json.dumps(streams.keys.tolist()).encode()).hexdigest()
 
 
-def _entries(settings: Any, name: str = "") -> dict[str, str]:
-    """The settings as canonical JSON by dotted name, so that two settings can be compared entry by entry."""
-    if settings is None and not name:
-        return {}
-    if isinstance(settings, Mapping) and (settings or not name):
-        entries: dict[str, str] = {}
-        for key, value in settings.items():
-            if not isinstance(key, str):
-                raise TypeError(f"Expected settings with names that are texts, got {key!r}.")
-            part = key if key.isidentifier() else json.dumps(key)  # a dot inside a key is no separator
-            entries |= _entries(value, f"{name}.{part}" if name else part)
-        return entries
-    try:
-        return {name: json.dumps(settings, sort_keys=True)}
-    except TypeError as error:
-        raise TypeError(f"Expected settings.{name} to be JSON (scalars, lists and dicts): {error}.") from None
+def _entries(settings: Mapping[str, Any] | None) -> dict[str, str]:
+    """The settings as canonical JSON by name, so that two of them can be compared."""
+    return {name: json.dumps(value, sort_keys=True) for name, value in (settings or {}).items()}
 
 
 def _check_settings(path: Path, saved: dict[str, str], given: dict[str, str]) -> None:

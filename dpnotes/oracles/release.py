@@ -223,7 +223,6 @@ class Releases:
     def __post_init__(self) -> None:
         vars(self)["budget"] = self.budget.clone()  # what the caller does to theirs changes no claim
         validate.one_of(("enforced", "proved", "measured", "assumed"), basis=self.basis)
-        validate.provides("release", "cost", mechanism=self.mechanism)
         if getattr(self.mechanism, "purpose", None) in self.draws:
             raise ValueError(f"Expected mechanism={self.mechanism!r} to have another purpose: oracles draw from it.")
         if self.claimed and not self.is_gaussian:
@@ -374,7 +373,7 @@ class Releases:
     def release(
         self, plan: ReleasePlan, answers: tuple[Answer, ...], streams: Streams
     ) -> tuple[Any, Meter, list[Tensor], Price]:
-        """Release the answers of the granted runs; plan and state are used up.
+        """Release the answers of the granted runs; plan and state are used up, also by a release that fails.
 
         Returns:
           The mechanism's memory, the meter, the released values, and their prices as one: Gaussian only if that is
@@ -390,28 +389,24 @@ class Releases:
         meter, noise, values, prices = plan.state.meter, plan.state.memory.noise, [], []
         calls, late = meter.lineage.advance(meter.calls, plan.granted)
         granted = on_time(late, plan.granted)
-        try:
-            for ask, answer in zip(plan.asks, answers, strict=True):
-                exact = Sensitive(answer.mean, ask.bound.sensitivity, self.relation, self._basis, self.sampling)
-                request = Request(exact, ask.noise_std, meter.calls, granted, ask.restart)
-                if ask.mechanism is None:
-                    noise, value, price = self.mechanism.release(noise, request, streams)
-                else:
-                    _, value, price = ask.mechanism.release(ask.mechanism.init(answer.mean), request, streams)
-                values, prices = [*values, value], [*prices, price]
-                if self.is_gaussian and price.noise != "gaussian":
-                    raise ValueError(f"Expected a price of {price.noise} noise to be Gaussian, which is claimed.")
-            price = _together(prices)
-            if not self.is_gaussian and price.noise == "gaussian":
-                price = replace(price, noise="zcdp")
-            error = ValueError("Expected the price of a release to be at most the cost that its mechanism said before.")
-            as_planned = (price.rho() <= plan.cost * (1 + TOLERANCE)) >= granted  # where granted, in one kernel
-            checks.require(as_planned, lambda: error)
-            if not as_planned.is_cpu:  # where the error comes later, and nothing may leave until then
-                values = [torch.where(as_planned[:, None], value, 0) for value in values]
-        except BaseException:
-            meter.lineage.withdraw(calls, meter.calls)
-            raise
+        for ask, answer in zip(plan.asks, answers, strict=True):
+            exact = Sensitive(answer.mean, ask.bound.sensitivity, self.relation, self._basis, self.sampling)
+            request = Request(exact, ask.noise_std, meter.calls, granted, ask.restart)
+            if ask.mechanism is None:
+                noise, value, price = self.mechanism.release(noise, request, streams)
+            else:
+                _, value, price = ask.mechanism.release(ask.mechanism.init(answer.mean), request, streams)
+            values, prices = [*values, value], [*prices, price]
+            if self.is_gaussian and price.noise != "gaussian":
+                raise ValueError(f"Expected a price of {price.noise} noise to be Gaussian, which is claimed.")
+        price = _together(prices)
+        if not self.is_gaussian and price.noise == "gaussian":
+            price = replace(price, noise="zcdp")
+        error = ValueError("Expected the price of a release to be at most the cost that its mechanism said before.")
+        as_planned = (price.rho() <= plan.cost * (1 + TOLERANCE)) >= granted  # where granted, in one kernel
+        checks.require(as_planned, lambda: error)
+        if not as_planned.is_cpu:  # where the error comes later, and nothing may leave until then
+            values = [torch.where(as_planned[:, None], value, 0) for value in values]
         return noise, self._counted(plan, answers[0], calls), values, price
 
     def _counted(self, plan: ReleasePlan, answer: Answer, calls: Tensor) -> Meter:

@@ -93,12 +93,6 @@ class Lineage:
             self._count.rows, self._count.calls = self._rows, after
             return after, late
 
-    def withdraw(self, after: Tensor, before: Tensor) -> None:
-        """Undo the `advance` from `before` to `after` of a release that failed before any of it became visible."""
-        with self._count.lock:
-            if self._count.calls is after:
-                self._count.calls = before
-
     def _late(self, calls: Tensor, asked: Tensor) -> Tensor | None:
         if calls is self._count.calls and self._rows is self._count.rows:
             return None

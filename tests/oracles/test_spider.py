@@ -295,13 +295,11 @@ def test_restoring_never_moves_the_meter_back():
 
 def test_a_restored_sum_of_a_tree_is_refused_and_a_fresh_one_is_not():
     oracle, streams = small_oracle(1, Tree(16)), Streams.of(0, ["a"])
-    seen = walk(oracle, normal("start", 1, DIM), streams, 6, 0.01)
-    saved, now = seen[2][0], seen[-1][0]
+    seen, other = (walk(oracle, normal("start", 1, DIM), streams, 6, 0.01) for _ in range(2))
+    saved, now, x = seen[2][0], seen[-1][0], seen[2][1]
     with pytest.raises(CombinationError, match="restored has paid for its blocks"):
-        oracle.estimate(oracle.rollback(now, saved, every(1), refresh=False), seen[2][1], streams, every(1))
-    state, estimate = oracle.estimate(
-        oracle.rollback(now, saved, every(1), refresh=True), seen[2][1], streams, every(1)
-    )
+        oracle.estimate(oracle.rollback(other[-1][0], other[2][0], every(1), refresh=False), x, streams, every(1))
+    state, estimate = oracle.estimate(oracle.rollback(now, saved, every(1), refresh=True), x, streams, every(1))
     assert int(estimate.status) == Status.OK and int(state.meter.refreshes) == int(now.meter.refreshes) + 1
 
 

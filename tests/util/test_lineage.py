@@ -56,17 +56,6 @@ def test_a_run_that_has_several_rows_released_if_one_of_them_did():
         assert late is not None and late.tolist() == [True]
 
 
-def test_what_is_withdrawn_may_be_released_and_what_came_after_it_may_not():
-    lineage, first = Lineage.of(1), calls(0)
-    second, _ = lineage.advance(first, BOTH[:1])
-    lineage.withdraw(second, first)
-    again, late = lineage.advance(first, BOTH[:1])
-    assert late is None and again.tolist() == [1]
-    third, _ = lineage.advance(again, BOTH[:1])
-    lineage.withdraw(again, first)  # too late: the run has continued from it
-    assert lineage.late(third, BOTH[:1]) is None and bool(lineage.late(first, BOTH[:1]))
-
-
 def test_copies_share_the_count_and_a_restored_state_has_its_own():
     lineage, start = Lineage.of(2), calls(0, 0)
     copies = [copy.copy(lineage), copy.deepcopy(lineage), map_state(torch.clone, lineage)]

@@ -149,9 +149,8 @@ def from_json(text: str) -> Guarantee:
         assumptions = tuple(Assumption(**each) for each in known["assumptions"])
         relation, not_covered = Relation(known["relation"]), tuple(known["not_covered"])
         return Guarantee(**known | {"relation": relation, "assumptions": assumptions, "not_covered": not_covered})
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        said = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise ValueError(f"Expected {validate.shown('text', text)} to be a guarantee ({said}).") from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"Expected {validate.shown('text', text)} to be a guarantee ({error!r}).") from None
 
 
 def _rounded_up(number: float, digits: int) -> str:

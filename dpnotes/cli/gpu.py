@@ -1,6 +1,6 @@
 """A fixed time on a borrowed GPU, spent on the most valuable outstanding results: `dpnotes gpu`.
 
-First the machine is checked: versions, known answers of the draws, the tests that need a GPU, benchmarks. Then
+First the machine is checked: versions, draws, the tests that need a GPU, benchmarks. Then
 `dpnotes run --missing`, which computes paper results in the order of results/OUTSTANDING.md. Every step writes a
 record, and every cell is stored when it ends, all in one folder to carry back; after a call that was killed, the next
 call continues.

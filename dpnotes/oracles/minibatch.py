@@ -72,7 +72,6 @@ class MinibatchGradient(ReleasingOracle):
       CombinationError: if no accountant supports this sampling under this relation.
       ValueError: for a fresh sampling, another number of examples than the sampling's, a number outside its domain, a
         missing divisor.
-      TypeError: for a problem that lacks `augmented` and needs it.
 
     Example:
       >>> from dpnotes.problems.quadratics import Quadratic

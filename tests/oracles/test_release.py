@@ -4,7 +4,6 @@ import contextlib
 import copy
 import math
 import random
-import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -203,30 +202,6 @@ def test_a_state_of_which_a_run_had_ended_is_driven_once():
     with pytest.raises(ValueError, match="Expected state to have released nothing yet"):
         drive(method, oracle, middle, streams, 6)
     assert same(drive(method, oracle, stored, streams, 6), end), "a checkpoint is replayed to the bit"
-
-
-@each_oracle
-@pytest.mark.slow
-def test_of_many_threads_one_is_given_the_release(name: str):
-    for trial in range(10):
-        oracle = ORACLES[name]()
-        state, x, streams = begun(oracle, trial)
-        ready, given = threading.Barrier(4), []
-
-        def ask(
-            oracle: Any = oracle, state: State = state, x: Tensor = x, streams: Streams = streams,
-            ready: threading.Barrier = ready, given: list = given,
-        ) -> None:  # fmt: skip
-            ready.wait()
-            with contextlib.suppress(ValueError):
-                given.append(oracle.estimate(state, x, streams, EVERY))
-
-        threads = [threading.Thread(target=ask) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(given) == 1
 
 
 Held = tuple[Any, Any, Streams, list[int]]  # a state, its oracle, its streams, and the indices of its runs

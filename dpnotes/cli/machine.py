@@ -6,14 +6,11 @@ import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from dpnotes.cli.console import Json, columns, command, print_json
-
-if TYPE_CHECKING:
-    pass
 
 
 @command("gpu")

@@ -33,7 +33,6 @@ from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.problems.custom import CustomProblem
-from dpnotes.problems.datasets.cola import Sentences
 from dpnotes.problems.datasets.dataset import Dataset, gaussian_like
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.problems.quadratics import Quadratic
@@ -201,7 +200,6 @@ USUAL: dict[str, Callable[[], Any]] = {
     "x": lambda: torch.ones(2, 2),
 }
 RATES = {"hit_rate": 0.9, "false_hit_rate": 0.1}
-SENTENCES = Sentences(("Go on.",), torch.tensor([1]))
 SIZES: dict[str, Any] = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0}
 SEARCH = {"alpha": 0.01, "norm_bound": 1.0, "num_examples": 10**6, "num_candidates": 3}
 

@@ -2,7 +2,7 @@
 
     FAULT=die torchrun --nproc-per-node 3 -m tests.run_worker run drift_escape.clients
 
-"die", "hang", "memory" and "columns" happen in the fifth cell, "spec", "code", "threads" and "arguments" at the start.
+"die", "hang" and "columns" happen in the fifth cell, "spec" and "arguments" at the start.
 """
 
 import os
@@ -12,11 +12,9 @@ import time
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from dpnotes.cli import catalogue
 from dpnotes.cli import main as command_line
-from dpnotes.experiments import Spec, provenance
+from dpnotes.experiments import Spec
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.papers.drift_escape.experiments import clients
 
@@ -31,12 +29,8 @@ def small(**more: Any) -> Any:
 
 def faulty(fault: str) -> Any:
     """Return the experiment with a fault."""
-    if fault == "threads":
-        torch.set_num_threads(2)
     if fault == "arguments":
         sys.argv[2] = "drift_escape.other"
-    if fault == "code":
-        provenance.source_hash = lambda: "0" * 64  # type: ignore[assignment]
     experiment = small(first=401) if fault == "spec" else small()
 
     def run_cell(spec: Spec, cell: Any, context: Any) -> Any:
@@ -50,22 +44,18 @@ def faulty(fault: str) -> Any:
         def sum_(self: Blocks, *given: Any) -> Any:
             rounds.append(1)
             if len(rounds) == 3:
-                {"die": _die, "hang": lambda: time.sleep(1000), "memory": _out_of_memory}[fault]()
+                {"die": _die, "hang": lambda: time.sleep(1000)}[fault]()
             return plain(self, *given)
 
         Blocks.sum = sum_  # type: ignore[method-assign]
         return experiment.run_cell(spec, cell, context)
 
     run_cell.__module__ = clients.__name__  # the experiment's code is looked up there
-    return replace(experiment, run_cell=run_cell) if fault in ("die", "hang", "memory", "columns") else experiment
+    return replace(experiment, run_cell=run_cell) if fault in ("die", "hang", "columns") else experiment
 
 
 def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _out_of_memory() -> None:
-    raise MemoryError("no room")
 
 
 def main() -> None:

@@ -231,13 +231,6 @@ def test_what_no_cache_takes_is_named():
             function((), [0.1])  # type: ignore[arg-type]
 
 
-def test_a_guarantee_rests_on_assumptions_alone():
-    for argument, value in itertools.product(("assumptions", "not_covered"), (None, ["a"], "a")):
-        assert wrong_answer("guarantees.Guarantee", argument, value) is None
-    with pytest.raises(TypeError, match="Expected assumptions=1 to be an Assumption"):
-        Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "a test", (1,))  # type: ignore[arg-type]
-
-
 def test_the_controls_are_caught(monkeypatch: pytest.MonkeyPatch):
     def silent(epsilon: float) -> float:
         return epsilon

@@ -1,11 +1,8 @@
 """The pretend device refuses, counts and rounds as CUDA does; faults planted in small programs are detected."""
 
-import math
-import random
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from pretend_device import PretendCuda
@@ -28,13 +25,10 @@ def run(program: Program, x: Tensor) -> tuple[Any, PretendCuda]:
 
 REFUSED: dict[str, tuple[Program, type[Exception], str]] = {
     "a sum over two devices": (lambda x: x + torch.ones(3), RuntimeError, "same device"),
-    "a product over two devices": (lambda x: x @ torch.ones(3), RuntimeError, "same device"),
     "a mask of the host": (lambda x: torch.where(torch.ones(3).bool(), x, 0.0), RuntimeError, "same device"),
     "rows of the host by an index of the device": (lambda x: torch.ones(3)[x.long()], RuntimeError, "indices"),
     "an answer into the host's memory": (lambda x: torch.add(x, 1, out=torch.ones(3)), RuntimeError, "same device"),
     "numpy()": (lambda x: x.numpy(), TypeError, "to numpy"),
-    "asarray": (lambda x: np.asarray(x), TypeError, "to numpy"),
-    "numpy's functions": (lambda x: np.sqrt(x), TypeError, "to numpy"),
     "a generator of the host": (
         lambda x: torch.randn(3, device=x.device, generator=torch.Generator()),
         RuntimeError,
@@ -81,15 +75,10 @@ def test_launches_waits_and_bytes_of_a_known_program_are_counted_exactly() -> No
 WAITS: dict[str, tuple[Program, int]] = {
     "nothing": (lambda x: x * 2, 0),
     "an assertion on the device": (lambda x: torch.ops.aten._assert_async((x >= 0).all()), 0),
-    "a list in an index": (lambda x: x[[0, 1]], 1),
     "an index of the host": (lambda x: x[torch.tensor([0, 1])], 1),
     "rows by a mask": (lambda x: x[x > 0.5], 1),
-    "rows set by a mask": (lambda x: x.index_put_((x > 0.5,), torch.zeros(())), 0),
-    "nonzero": (lambda x: x.nonzero(), 1),
     "a tensor from a list": (lambda x: torch.tensor([1.0], device=x.device), 1),
-    "tolist": (lambda x: x.tolist(), 1),
     "a copy that is not waited for": (lambda x: torch.ones(3).to(x.device, non_blocking=True), 0),
-    "eigenvalues": (lambda x: torch.linalg.eigvalsh(x[:, None] * x), 1),
 }
 
 
@@ -99,29 +88,11 @@ def test_waits_of_the_host(what: str) -> None:
     assert run(program, torch.rand(3))[1].waits == waits
 
 
-def test_square_roots_are_correctly_rounded() -> None:
-    numbers = [random.Random(number).uniform(0.5, 2) for number in range(20_000)]
-    x = torch.tensor(numbers, dtype=torch.float64)
-    exact = torch.tensor([math.sqrt(number) for number in numbers], dtype=torch.float64)
-    assert torch.equal(run(torch.sqrt, x)[0], exact)
-    assert torch.equal(run(lambda x: x.clone().sqrt_(), x)[0], exact)
-    assert torch.equal(run(torch.sqrt, torch.tensor(2.0))[0], torch.tensor(2.0).sqrt())
-    assert run(torch.sqrt, torch.tensor(-1.0))[0].isnan()
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_division_by_a_number_is_a_product(dtype: torch.dtype) -> None:
-    x = torch.arange(1, 200, dtype=dtype)
-    product = x * torch.tensor(7.0, dtype=dtype).reciprocal()
+def test_division_by_a_number_is_a_product() -> None:
+    x = torch.arange(1, 200, dtype=torch.float32)
+    product = x * torch.tensor(7.0).reciprocal()
     assert not torch.equal(product, x / 7)
-    for program in (lambda x: x / 7, lambda x: x / 7.0, lambda x: x.clone().div_(7), lambda x: x / torch.tensor(7.0)):
+    for program in (lambda x: x / 7, lambda x: x.clone().div_(7), lambda x: x / torch.tensor(7.0)):
         assert torch.equal(run(program, x)[0], product)
     assert torch.equal(run(lambda x: x / torch.full_like(x, 7), x)[0], x / 7)
     assert torch.equal(run(lambda x: torch.div(x, 7, rounding_mode="floor"), x)[0], x // 7)
-
-
-def test_exponentials_are_an_ulp_off_where_they_are_rounded() -> None:
-    x = torch.tensor([0.0, 0.3, 2.0, -1.0], dtype=torch.float64)
-    off = run(torch.exp, x)[0] - x.exp()
-    assert off[0] == 0 and (off[1:] != 0).all() and (off.abs() <= 3e-16 * x.exp()).all()
-    assert torch.equal(run(lambda x: x.exp_(), x)[0], run(torch.exp, x)[0])

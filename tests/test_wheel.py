@@ -1,7 +1,5 @@
 """A wheel in an environment without the repository: it opens a notebook with its results."""
 
-import json
-import os
 import re
 import shutil
 import subprocess
@@ -117,17 +115,6 @@ def test_a_notebook_there_gives_its_stored_outputs(reader: Path, installed: Path
     assert "failed" in said, "control: without its results it gives others"
 
 
-def test_its_results_stand_as_those_of_the_repository(reader: Path, installed: Path):
-    listing = "-m", "dpnotes", "status", "--json"
-    there, here = run(installed, *listing, cwd=reader), run(sys.executable, *listing, cwd=ROOT, PYTHONPATH=str(ROOT))
-    states = [{(row["experiment"], row["profile"]): row["state"] for row in json.loads(text)} for text in (there, here)]
-    for row in json.loads(here):
-        if row["state"] == "partial":  # a wheel contains no finished cells (notebooks/results/parts)
-            (state,) = re.findall(r"cells finished; (\w+):", row["reason"])
-            states[1][row["experiment"], row["profile"]] = state
-    assert states[0] == states[1] and "stored" in states[0].values()
-
-
 def test_nothing_is_written_into_an_installation(reader: Path, installed: Path):
     for arguments in (["run", "goldstein.tree"], ["verify", "--write"], ["status", "--write"]):
         said = run(installed, "-m", "dpnotes", *arguments, cwd=reader, code=2)
@@ -148,15 +135,6 @@ def test_a_paper_of_its_own_is_written_and_checked(wheel: Path, installed: Path,
     assert {name for name, line in rows.items() if not line.endswith("  ok")} == {"experiment", "notebook", "example"}
     run(python, "-m", "dpnotes", "run", "mine.correction", cwd=tmp_path)
     assert (tmp_path / "mine/notebooks/results/mine.correction.quick.npz").is_file()
-
-
-def test_an_editable_install_has_no_copies_and_finds_the_repository(source: Path, tmp_path: Path):
-    python = python_with(tmp_path / "environment", "-e", source)
-    assert not (source / "dpnotes/carried").exists()
-    program = "from dpnotes.experiments import results_folder; print(results_folder())"
-    assert run(python, "-c", program, cwd=tmp_path).strip() == str(source / "notebooks/results")
-    run(python, "-m", "dpnotes", "lab", "--copy-only", cwd=tmp_path)
-    assert (source / "my_notebooks" / NOTEBOOK).is_file() and os.listdir(source / "my_notebooks/docs")
 
 
 def test_students_install_a_wheel_without_solutions(reader: Path, installed: Path, tmp_path: Path):

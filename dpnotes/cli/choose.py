@@ -1,8 +1,7 @@
 """The command that answers which algorithm: `dpnotes choose`."""
 
-import gc
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,7 +28,10 @@ def choose(
     """
     if as_csv and as_json:
         raise ValueError("Expected --csv or --json, got both.")
-    table = _ranked(parsed(numbers, texts=("goal",)), details)
+    from dpnotes.atlas.question import ask
+    from dpnotes.atlas.ranking import ranked
+
+    table = ranked(ask(**parsed(numbers, texts=("goal",))), details=details)
     if as_csv:
         typer.echo(table.to_csv(index=False), nl=False)
     elif as_json:
@@ -38,20 +40,6 @@ def choose(
         typer.echo(json.dumps({"question": asked, "rows": json.loads(table.to_json(orient="records"))}, indent=2))
     else:
         _print(table, details)
-
-
-def _ranked(asked: dict[str, Any], details: bool) -> "pd.DataFrame":
-    """The table, without a search for garbage, a tenth of the time: the claims that are loaded stay."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        from dpnotes.atlas.question import ask
-        from dpnotes.atlas.ranking import ranked
-
-        return ranked(ask(**asked), details=details)
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _print(table: "pd.DataFrame", details: bool) -> None:

@@ -4,19 +4,13 @@ import importlib.util
 import os
 import shlex
 import sys
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from dpnotes.cli import catalogue
 from dpnotes.cli.console import Json, columns, command, print_json
-
-if TYPE_CHECKING:
-    from dpnotes.cli.doctor import Finding
 
 
 @command("gpu")
@@ -106,7 +100,7 @@ def doctor(as_json: Json = False) -> None:
     """Check whether this machine is ready, with advice if it is not."""
     from dpnotes.cli.doctor import examine
 
-    findings = [*examine(), *_standing_of_results()]
+    findings = [*examine()]
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:
@@ -117,21 +111,3 @@ def doctor(as_json: Json = False) -> None:
     if problems:
         typer.echo(f"dpnotes: {problems} of {len(findings)} findings are problems.", err=True)
         raise typer.Exit(1)
-
-
-def _standing_of_results() -> "Iterable[Finding]":
-    """A finding with the number of results that are stored, and of results in any other state."""
-    from dpnotes.cli.doctor import Finding
-
-    try:
-        from dpnotes import experiments
-
-        results = experiments.status(catalogue.all_experiments())
-    except (ImportError, FileNotFoundError):
-        return  # a missing package was reported before; some installations have no results
-    counts = Counter(standing.state for standing in results)
-    listed = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-    if {*counts} - {"stored", "missing"}:
-        yield Finding("results", "note", listed, "dpnotes status names them; dpnotes run computes them")
-    else:
-        yield Finding("results", "ok", listed)

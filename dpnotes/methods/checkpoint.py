@@ -52,8 +52,9 @@ def save(path: Path, state: Any, streams: Streams, settings: Mapping[str, Any] |
       >>> import tempfile
       >>> with tempfile.TemporaryDirectory() as folder:
       ...     save(Path(folder) / "run.pt", torch.zeros(2, 3), Streams.secure(2))
-      ...     print(label(Path(folder) / "run.pt"))
-      SENSITIVE: whoever reads this can take noise off what the run releases. Keep it as you keep the private data.
+      ...     resume(Path(folder) / "run.pt", torch.ones(2, 3))[0]
+      tensor([[0., 0., 0.],
+              [0., 0., 0.]])
     """
     # A meter with an axis of clients: only `oracles.clients.ClientsState` has one.
     if streams.secret and any(name.endswith("meter.calls") and t.dim() > 1 for name, t in flatten(state).items()):
@@ -75,15 +76,6 @@ def write(path: Path, state: Any, streams: Streams, settings: Mapping[str, Any] 
     }
     torch.save({**about, **tensors}, buffer)
     files.write({path: files.sealed(buffer.getvalue())}, mode=0o600)
-
-
-def label(path: Path) -> str:
-    """The warning label that is stored in the checkpoint.
-
-    Raises:
-      DamagedFileError: if the content is not what was written (`dpnotes.util.files`).
-    """
-    return _load(path)["label"]
 
 
 def resume(

@@ -25,7 +25,6 @@ from torch import Tensor
 
 from dpnotes.methods import checkpoint
 from dpnotes.random.streams import Streams
-from dpnotes.util import validate
 from dpnotes.util.processes import agree
 from dpnotes.util.states import flatten, restore
 
@@ -76,7 +75,7 @@ def save(folder: Path, state: Any, oracle: Any, streams: Streams, settings: Mapp
       ...     print(sorted(path.name.split(".")[0] for path in Path(name).iterdir()), torch.equal(again.x, state.x))
       ['client-0', 'client-1', 'client-2', 'server'] True
     """
-    blocks, processes = _clients_of(oracle)
+    blocks, processes = oracle.blocks, oracle.blocks.processes
     if streams.secret and oracle.record is None:
         raise ValueError(
             "Expected oracle.record=None to be a folder on secret streams: pass Clients(..., record=folder), so that "
@@ -125,7 +124,7 @@ def resume(
       ValueError: in all processes, naming the client whose file is missing, damaged, or of another client or
         checkpoint; and as `checkpoint.resume`.
     """
-    blocks, processes = _clients_of(oracle)
+    blocks, processes = oracle.blocks, oracle.blocks.processes
     about = _about(blocks, settings)
     on_server, of_clients = _parts(template)
     like = _Server(on_server, torch.tensor([0]))
@@ -147,11 +146,6 @@ def resume(
     joined = {name: torch.cat([part[name] for part in parts], 1) for name in of_clients}
     whole: Any = restore(template, server.tensors | joined)
     return replace(whole, oracle=oracle.resumed(whole.oracle)) if found.secret else whole, found
-
-
-def _clients_of(oracle: Any) -> tuple[Any, Any]:
-    validate.provides("blocks", "streams_of", oracle=oracle)
-    return oracle.blocks, oracle.blocks.processes
 
 
 def _about(blocks: Any, settings: Mapping[str, Any] | None) -> dict[str, Any]:

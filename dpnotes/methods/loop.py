@@ -93,8 +93,6 @@ def run(
       >>> runs.state.steps.tolist(), round(runs.guarantees[0].epsilon, 3)
       ([5], 3.491)
     """
-    validate.provides("init", "step", "output", method=method)
-    validate.provides("init", "estimate", "declared", "guarantee", oracle=oracle)
     validate.between(0, 1, delta=delta)
     validate.same_length(x=x, streams=streams, oracle=oracle.declared())
     ledger = Ledger()
@@ -133,8 +131,6 @@ def drive(
     Raises:
       ValueError: outside these domains, or if a deferred check on a device fails (`dpnotes.util.checks`).
     """
-    validate.provides("step", method=method)
-    validate.provides("estimate", "take", oracle=oracle)
     validate.at_least(1, max_steps=max_steps)
     device = streams.keys.device
     if look_every is None:

@@ -92,7 +92,6 @@ class Blocks:
 
     def __post_init__(self) -> None:
         validate.at_least(1, num_clients=self.num_clients, size=self.size)
-        validate.provides("rank", "size", "gather", processes=self.processes)
         if self._count < self.processes.size:
             raise ValueError(f"Expected num_blocks={self._count} >= {self.processes.size}, the number of processes.")
 

@@ -124,7 +124,6 @@ class Clients:
     @staticmethod
     def of(oracle_of: Callable[[range], Any], blocks: Blocks, num_runs: int, record: Path | None = None) -> "Clients":
         """The clients with the oracles that `oracle_of` makes from each block's client numbers."""
-        validate.instance(Blocks, blocks=blocks)
         return Clients(tuple(map(oracle_of, blocks.members)), blocks, num_runs, record=record)
 
     def __post_init__(self) -> None:
@@ -133,7 +132,6 @@ class Clients:
         validate.same_length(rows=self.rows, runs=range(self.num_runs))
         validate.same_length(oracles=self.oracles, blocks=self.blocks.members)
         for oracle, members in zip(self.oracles, self.blocks.members, strict=True):
-            validate.provides("plan", "release", "releases", oracle=oracle)
             if len(oracle.releases.budget) != self.num_runs * len(members):
                 raise ValueError(
                     f"Expected an oracle of {len(oracle.releases.budget)} rows to have {self.num_runs * len(members)}: "
@@ -388,7 +386,6 @@ class Clients:
 
     def rollback(self, now: ClientsState, saved: ClientsState, mask: Tensor, *, refresh: bool) -> ClientsState:
         """Restore the saved memory of all clients in the runs of `mask`; as `Spider.rollback`."""
-        validate.provides("rollback", oracle=self.oracles[0])
         given = zip(self.oracles, self._unfolded(now), self._unfolded(saved), self._rows(mask), strict=True)
         states = [oracle.rollback(*each, refresh=refresh) for oracle, *each in given]
         return replace(self._folded(states, now.meter.lineage, now.stopped), meter=now.meter)
@@ -436,17 +433,7 @@ class Clients:
         claims = [_weakest(run) for run in self.claims(state, delta, streams, not_covered=not_covered)]
         with self._naming():
             sent = self.blocks.processes.gather_json([as_json(claim) for claim in claims])
-            everywhere = [self._claimed(rank, each) for rank, each in enumerate(sent)]
-        return tuple(_weakest(run) for run in zip(*everywhere, strict=True))
-
-    def _claimed(self, rank: int, sent: Any) -> list[Guarantee]:
-        try:
-            claims = [from_json(text) for text in sent]
-        except (ValueError, TypeError) as error:
-            raise ProcessLost((rank,), f"sent no valid guarantee ({error})") from None
-        if len(claims) != self.num_runs:
-            raise ProcessLost((rank,), f"sent {len(claims)} claims for {self.num_runs} runs")
-        return claims
+        return tuple(_weakest([from_json(claim) for claim in run]) for run in zip(*sent, strict=True))
 
     def take(self, index: Tensor) -> "Clients":
         """The oracle of some of the runs."""

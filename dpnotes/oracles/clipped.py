@@ -76,8 +76,6 @@ class ClippedGradient(ReleasingOracle):
     loss_clip: Positive = 1.0
 
     def __post_init__(self) -> None:
-        validate.provides("gradients", "num_examples", problem=self.problem)
-        validate.provides("propose", "budget", noise=self.noise)
         validate.one_of((Relation.ZERO_OUT, Relation.REPLACE_ONE), relation=self.relation)
         _ = self.releases
 

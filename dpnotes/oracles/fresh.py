@@ -72,7 +72,6 @@ class FreshGradient(ReleasingOracle):
     mechanism: Mechanism = Gaussian()
 
     def __post_init__(self) -> None:
-        validate.provides("fresh", data=self.data)
         validate.one_of(("fresh", "fixed-size"), sampling=self.sampling.scheme)
         validate.one_of(("proved", "measured", "assumed"), bound_basis=self.bound_basis)
         if self.sampling.scheme == "fixed-size" and self.sampling.batch_size != self.batch_size:

@@ -116,7 +116,6 @@ class ClientSamples:
         return ClientSamples(problem, tuple(holdings), torch.arange(len(holdings)).repeat(num_runs), examples_at_once)
 
     def __post_init__(self) -> None:
-        validate.provides("gradients", "num_examples", problem=self.problem)
         for client, held in enumerate(self.holdings):
             validate.instance(Tensor, holdings=held)
             known = len(held) > 0 and int(held.min()) >= 0 and int(held.max()) < self.problem.num_examples
@@ -201,7 +200,6 @@ class TiltedSamples:
     tilts: Tensor
 
     def __post_init__(self) -> None:
-        validate.provides("batch", "total", "basis", samples=self.samples)
         validate.instance(Tensor, tilts=self.tilts)
         if self.samples.basis == "enforced":
             raise ValueError("Expected samples without clipping: a tilt that is added later is not clipped.")

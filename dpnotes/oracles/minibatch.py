@@ -72,7 +72,6 @@ class MinibatchGradient(ReleasingOracle):
       CombinationError: if no accountant supports this sampling under this relation.
       ValueError: for a fresh sampling, another number of examples than the sampling's, a number outside its domain, a
         missing divisor.
-      TypeError: for a problem that lacks `augmented` and needs it.
 
     Example:
       >>> from dpnotes.problems.quadratics import Quadratic
@@ -99,7 +98,6 @@ class MinibatchGradient(ReleasingOracle):
     mechanism: Mechanism = Gaussian()
 
     def __post_init__(self) -> None:
-        validate.provides("gradients", "num_examples", problem=self.problem)
         validate.one_of(("whole", "fixed-size", "poisson"), sampling=self.sampling.scheme)
         validate.one_of(("proved", "measured", "assumed"), bound_basis=self.bound_basis)
         if self.sampling.scheme == "fixed-size" and self.sampling.num_examples != self.problem.num_examples:
@@ -109,8 +107,6 @@ class MinibatchGradient(ReleasingOracle):
             )
         if self.divisor is None and self.relation == Relation.ADD_OR_REMOVE:
             raise ValueError("Expected a divisor under add-or-remove-one: the number of examples is secret there.")
-        if self.augment:
-            validate.provides("augmented", problem=self.problem)
         _ = self.releases
 
     @cached_property

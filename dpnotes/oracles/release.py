@@ -223,7 +223,6 @@ class Releases:
     def __post_init__(self) -> None:
         vars(self)["budget"] = self.budget.clone()  # what the caller does to theirs changes no claim
         validate.one_of(("enforced", "proved", "measured", "assumed"), basis=self.basis)
-        validate.provides("release", "cost", mechanism=self.mechanism)
         if getattr(self.mechanism, "purpose", None) in self.draws:
             raise ValueError(f"Expected mechanism={self.mechanism!r} to have another purpose: oracles draw from it.")
         if self.claimed and not self.is_gaussian:

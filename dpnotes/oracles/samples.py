@@ -113,7 +113,6 @@ class VirtualSamples:
     basis: Basis = "assumed"
 
     def __post_init__(self) -> None:
-        validate.provides("fresh", data=self.data)
         validate.one_of(("assumed", "proved"), basis=self.basis)
         validate.every(validate.real, total=self.total)
         # Clamped to int64, so that a number outside it is refused below, too.
@@ -265,7 +264,6 @@ class DataSetSamples:
     examples_at_once: int = 4096
 
     def __post_init__(self) -> None:
-        validate.provides("gradients", "num_examples", problem=self.problem)
         validate.at_least(1, examples_at_once=self.examples_at_once)
 
     @property

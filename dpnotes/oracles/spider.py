@@ -240,7 +240,6 @@ class Spider(ReleasingOracle):
     least_move: EachPositive[Number] | None = None
 
     def __post_init__(self) -> None:
-        validate.provides("batch", "total", samples=self.samples)
         validate.one_of((Relation.REPLACE_ONE, Relation.ZERO_OUT), relation=self.relation)
         validate.one_of(("fresh", "whole"), sampling=self.sampling.scheme)
         if self.budget.dim() != 1 or self.budget.dtype != torch.float64:

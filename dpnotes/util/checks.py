@@ -52,25 +52,17 @@ def known_empty(mask: Tensor) -> bool:
 def settle() -> None:
     """Wait for the device, and raise the error of the first queued check of this thread that does not hold.
 
-    A note on the error gives the number of further checks that do not hold.
-
     Example:
       >>> settle()
     """
     pending = _pending()
     if not pending:
         return
-    by_device: dict[torch.device, list[Tensor]] = {}
-    for holds, _ in pending:
-        by_device.setdefault(holds.device, []).append(holds.flatten())
-    held = all([bool(torch.cat(masks).all()) for masks in by_device.values()])
+    held = bool(torch.cat([holds.flatten() for holds, _ in pending]).all())
     errors = [] if held else [error for holds, error in pending if not bool(holds.all())]
     pending.clear()  # only now, so that an interrupted wait loses no check
     if errors:
-        first = _made(errors[0])
-        if len(errors) > 1:
-            first.add_note(f"{len(errors) - 1} more of what was required on a device does not hold either.")
-        raise first
+        raise errors[0]()
 
 
 @contextmanager
@@ -87,13 +79,6 @@ def settled() -> Iterator[None]:
         settle()
     finally:
         _waiting.checks = before
-
-
-def _made(error: Callable[[], Exception]) -> Exception:
-    try:
-        return error()
-    except Exception:  # it reads tensors that were changed since the check
-        return ValueError("Expected what a step required on a device to hold; its values were changed since.")
 
 
 def _pending() -> list[tuple[Tensor, Callable[[], Exception]]]:

@@ -23,12 +23,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from dpnotes.guarantees import SHOWN_ALONE, examples_apart
-from dpnotes.problems import factors
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.problems.passes import Passes
 from dpnotes.random.streams import Streams
 from dpnotes.util.precision import flushed
-from tests.problems import test_scales as scales
 
 ROOM = 1e-5  # rounding error, relative to the bound (docs/privacy.md, Known gaps)
 EXAMPLES, CLIP, LONGER = 60, 0.01, 1000.0
@@ -223,25 +221,3 @@ def verdict(found: list[Found], controls: list[Found]) -> list[str]:
     wrong += [f for f in found if not f.says or f.says == "refused" and not f.why.startswith("Expected ")]
     wrong += [f._replace(why="a control that goes unnoticed") for f in controls if f.moved < 1.1]
     return [f"{f.kind}, {f.name}: {f.says} {f.why}, moved {f.moved:.3g} times the bound" for f in wrong]
-
-
-# ---------------------------------------------------------------- scales
-def underflow(count: int) -> float:
-    """Return the largest product of weight and true norm over the clipping norm, for factors from 1e-30 to 1e30."""
-    worst = 0.0
-    for layer, shape in scales.LAYERS.values():
-        problem, x, true = scales.told_and_true(layer, shape, count)
-        told = problem.gradients(x).norms()[0].nan_to_num(nan=torch.inf, posinf=torch.inf)
-        clips = (1e-3 * true).float()
-        asked = (clips > 1e-30) & (clips < 1e30)
-        added = flushed(clips / torch.maximum(told, clips)).double() * true / clips.double()
-        worst = max(worst, float(added[asked].max()))
-    return worst
-
-
-@contextmanager
-def squares_first() -> Iterator[None]:
-    """Replace the norms by the earlier code, which squares factors before multiplying them."""
-    short = lambda rows: torch.linalg.vector_norm(rows, dim=-1)  # noqa: E731
-    with patch.object(factors, "norms", scales.as_it_was), patch.object(factors, "row_norms", short):
-        yield

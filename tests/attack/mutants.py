@@ -236,13 +236,13 @@ def modules(folder: str) -> list[Path]:
     return [path] if path.suffix else sorted(path.rglob("*.py"))
 
 
-def chosen(number: int = NUMBER, seed: int = SEED, folders: tuple[str, ...] = FOLDERS) -> list[Mutant]:
+def chosen(number: int = NUMBER) -> list[Mutant]:
     """Choose `number` mutants in random order, at most one per line, with every changeable line equally likely.
 
     The order of a line comes from a hash of its text and of its index among equal lines of its module.
     """
     drawn: list[tuple[int, Mutant]] = []
-    for folder in folders:
+    for folder in FOLDERS:
         for path in modules(folder):
             name, text = str(path.relative_to(ROOT)), path.read_text()
             lines: dict[int, list[Mutant]] = {}
@@ -251,7 +251,7 @@ def chosen(number: int = NUMBER, seed: int = SEED, folders: tuple[str, ...] = FO
             seen = Counter[str]()
             for _, others in sorted(lines.items()):
                 said = others[0].said
-                digest = blake2b(f"{seed}/{name}/{said}/{seen[said]}".encode(), digest_size=8).digest()
+                digest = blake2b(f"{SEED}/{name}/{said}/{seen[said]}".encode(), digest_size=8).digest()
                 drawn.append((lot := int.from_bytes(digest), others[lot % len(others)]))
                 seen[said] += 1
     return [mutant for _, mutant in sorted(drawn, key=lambda one: one[0])[:number]]

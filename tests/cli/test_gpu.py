@@ -123,7 +123,7 @@ def test_a_machine_that_draws_other_numbers_is_refused(toy: Toy, tmp_path: Path,
     real = backend.module
     off = SimpleNamespace(uniforms=real.uniforms, normals=lambda *given: real.normals(*given) * (1 + 2**-52))
     monkeypatch.setattr(draws, "backend", lambda device: replace(backend, module=off))
-    with pytest.raises(ValueError, match=r"Expected the streams to draw known numbers here: .*streams.json"):
+    with pytest.raises(ValueError, match=r"Expected the streams to draw the CPU's numbers here: .*streams.json"):
         session(tmp_path / "lent")
     assert not toy.computed()
 

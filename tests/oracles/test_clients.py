@@ -1,7 +1,6 @@
 """Clients: sums that do not depend on who computes them, plans before any payment, faults that are named."""
 
 import os
-import pickle
 import re
 import socket
 import subprocess
@@ -18,8 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpnotes.core import Guarantee, Relation, Status
-from dpnotes.guarantees import REAL_NUMBERS, as_json, from_json
+from dpnotes.core import Status
 from dpnotes.methods import checkpoint
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
@@ -31,7 +29,6 @@ from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
-from dpnotes.util import processes
 from dpnotes.util.processes import ALONE, ProcessLost, Together, agree
 from tests.clients_worker import DIM, RUNS, path
 
@@ -180,65 +177,6 @@ def test_a_fault_is_named_in_time(tmp_path: Path, fault: str, message: str):
     for said in ended(tmp_path, start(tmp_path, 3, 5, 1, fault), range(2)):
         assert re.search(message, said), said
     assert time.monotonic() - since < 60
-
-
-class Runs:
-    """An object whose pickle runs code."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> Any:
-        return Path.touch, (self.path,)
-
-
-class Message(Together):
-    """A process whose partner sends these bytes, whatever was requested."""
-
-    def __init__(self, said: bytes, told: str = "JSON", digest_of: bytes | None = None) -> None:
-        self.rank, self.size, self._round, self._said = 0, 2, 0, said
-        digests = processes._digest(told.encode()) + processes._digest(said if digest_of is None else digest_of)
-        self._head = digests + len(said).to_bytes(8, "little")
-
-    def _all(self, message: Tensor) -> list[Tensor]:
-        self._round += 1
-        if self._round == 1:
-            return [message, torch.frombuffer(bytearray(self._head), dtype=torch.uint8)]
-        sent = torch.zeros_like(message)
-        sent[: len(self._said)] = torch.frombuffer(bytearray(self._said), dtype=torch.uint8)
-        return [message, sent]
-
-
-def test_nothing_that_another_process_sends_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    code = pickle.dumps(Runs(tmp_path / "ran"))
-    with pytest.raises(ProcessLost, match="sent no valid JSON"):
-        Message(code).gather_json("a longer message than that of the partner, so that there is room for it" * 9)
-    assert not (tmp_path / "ran").exists()
-    pickle.loads(code)
-    assert (tmp_path / "ran").exists(), "control"
-    assert Message(b'{"a": [1.5]}').gather_json((1, Relation.ZERO_OUT)) == [[1, "zero-out-one"], {"a": [1.5]}]
-    row = torch.tensor([1.0, 2.0])
-    kind = "torch.float32 of shape (2,)"
-    assert Message(row.numpy().tobytes(), kind).gather(row).tolist() == [[1, 2], [1, 2]]
-    with pytest.raises(ProcessLost, match=r"rank 1 sent something else than torch.float32 of shape \(2,\)"):
-        Message(row.double().numpy().tobytes(), "torch.float64 of shape (2,)").gather(row)
-    with pytest.raises(ProcessLost, match="rank 1 sent too many bytes, or too few"):
-        Message(b"1234", kind).gather(row)
-    with pytest.raises(ProcessLost, match="rank 1 sent no facts"):
-        agree(Message(b"1"), {"dim": 1})
-    monkeypatch.setattr(processes, "_LONGEST", 20)
-    with pytest.raises(ProcessLost, match="rank 1 sent too many bytes, or too few, in round 1"):
-        Message(b'"more than twenty letters"').gather_json(1)
-    with pytest.raises(ProcessLost, match="rank 1 sent other bytes than it told"):
-        Message(b"1", digest_of=b"2").gather_json(1)
-
-
-def test_a_claim_of_another_process_is_read_and_not_believed():
-    claim = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "exact Gaussian", (REAL_NUMBERS,))
-    assert from_json(as_json(claim, training="a")) == claim
-    for text in ("", "1", "{}", as_json(claim).replace("zero-out-one", "none"), as_json(claim).replace("1e-05", "-1")):
-        with pytest.raises(ValueError, match="to be a guarantee"):
-            from_json(text)
 
 
 @pytest.mark.slow

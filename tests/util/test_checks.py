@@ -66,13 +66,12 @@ def failing(number: int = 0) -> None:
     checks.require(torch.zeros(1, dtype=torch.bool, device="cuda"), lambda: ValueError(f"number {number}"))
 
 
-def test_the_first_error_is_raised_and_the_others_are_counted():
+def test_the_first_error_is_raised():
     with PretendCuda():
         failing(1)
         failing(2)
-        with pytest.raises(ValueError, match="number 1") as caught:
+        with pytest.raises(ValueError, match="number 1"):
             checks.settle()
-        assert caught.value.__notes__ == ["1 more of what was required on a device does not hold either."]
         checks.settle()  # settling twice has no effect
 
 
@@ -86,14 +85,6 @@ def test_checks_belong_to_the_loop_that_made_them():
         with checks.settled():  # an inner loop of another caller
             pass
         with pytest.raises(ValueError, match="number 1"):
-            checks.settle()
-
-
-def test_an_error_whose_values_have_changed_is_still_one():
-    with PretendCuda():
-        holds = torch.zeros(1, dtype=torch.bool, device="cuda")
-        checks.require(holds, lambda: [][0])
-        with pytest.raises(ValueError, match="its values were changed since"):
             checks.settle()
 
 

@@ -1,15 +1,23 @@
-"""Exact numbers for `recheck.py`: the value of an expression, as an interval of fractions that encloses it."""
+"""Exact numbers for `recheck.py`: expressions as intervals of fractions or as normal forms, and proofs by z3."""
 
+# There are four kinds of numbers here, which share operators but no class.
 # pyright: reportAttributeAccessIssue=false, reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false
 # pyright: reportOptionalSubscript=false, reportOptionalOperand=false
 
 import ast
+from contextlib import suppress
 from fractions import Fraction as F
 from functools import cache, reduce
-from math import ceil, factorial, floor
+from itertools import product
+from math import ceil, factorial, floor, lcm
 from operator import add
 
+import z3
+
 BITS = 200  # precision of the ends of intervals
+WORK = 50_000  # limit on products of terms in the normal forms of a certificate
+EFFORT = 300_000  # z3's limit, in its own units, which are the same on every machine
+DEGREE = 24  # largest degree of the polynomials passed to z3
 HALF = F(1, 2)
 
 
@@ -27,31 +35,31 @@ def require(holds, what):
         raise WrongError(what)
 
 
-# ---------------------------------------------------------------- expressions
+# ---------------------------------------------------------------- expressions, in one of two kinds of value
 @cache
 def parsed(text):
     """Return the syntax tree of an expression."""
     return ast.parse(text, mode="eval").body
 
 
-def evaluate(node, env):
-    """Return the value of an expression; `env` has the values of names."""
+def evaluate(node, env, kind):
+    """Return an expression as a value of this kind, `Interval` or `Form`; `env` has the values of names."""
     if isinstance(node, str):
         node = parsed(node)
     match node:
         case ast.Constant(value):
-            return Interval(F(str(value)))
+            return kind.of(F(str(value)))
         case ast.Name(name) if name in env:
             return env[name]
         case ast.Name(name):
-            return Interval.call(name, [])
+            return kind.call(name, [])
         case ast.Subscript(ast.Name(name), index):
             parts = index.elts if isinstance(index, ast.Tuple) else [index]
-            return env["_".join([name, *(str(evaluate(part, env).rational()) for part in parts)])]
+            return env["_".join([name, *(str(evaluate(part, env, kind).rational()) for part in parts)])]
         case ast.UnaryOp(ast.USub(), operand):
-            return Interval(F(-1)) * evaluate(operand, env)
+            return kind.of(F(-1)) * evaluate(operand, env, kind)
         case ast.BinOp(left, operator, right):
-            left, right = evaluate(left, env), evaluate(right, env)
+            left, right = evaluate(left, env, kind), evaluate(right, env, kind)
             match operator:
                 case ast.Add():
                     return left + right
@@ -60,33 +68,39 @@ def evaluate(node, env):
                 case ast.Mult():
                     return left * right
                 case ast.Div():
-                    return left * right.power(Interval(F(-1)))
+                    return left * right.power(kind.of(F(-1)))
                 case ast.Pow():
                     return left.power(right)
         case ast.Call(ast.Name("Sum"), [term, ast.Tuple([ast.Name(index), low, high])]):
-            ends = [int(evaluate(end, env).rational()) for end in (low, high)]
-            values = (Interval(F(k)) for k in range(ends[0], ends[1] + 1))
-            return reduce(add, (evaluate(term, {**env, index: k}) for k in values), Interval(F(0)))
+            ends = [int(evaluate(end, env, kind).rational()) for end in (low, high)]
+            values = (kind.of(F(k)) for k in range(ends[0], ends[1] + 1))
+            return reduce(add, (evaluate(term, {**env, index: k}, kind) for k in values), kind.of(F(0)))
         case ast.Call(ast.Name("Piecewise"), pieces):
-            return next(evaluate(p.elts[0], env) for p in pieces if holds(p.elts[1], env))
-        case ast.Call(ast.Name("floor"), [ast.BinOp(ast.Call(ast.Name("log"), [inner]), ast.Div(), base)]) if (
-            ast.unparse(base) == "log(2)"
-        ):
-            return Interval(binary_logarithm(evaluate(inner, env).rational()))
+            return next(evaluate(p.elts[0], env, kind) for p in pieces if holds(p.elts[1], env, kind))
+        case ast.Call(ast.Name("floor"), [inner]) if (whole := whole_part(inner, env)) is not None:
+            return kind.of(F(whole))
         case ast.Call(ast.Name("sqrt"), [inner]):
-            return evaluate(inner, env).power(Interval(HALF))
+            return evaluate(inner, env, kind).power(kind.of(HALF))
         case ast.Call(ast.Name(name), arguments):
-            return Interval.call(name, [evaluate(argument, env) for argument in arguments])
+            return kind.call(name, [evaluate(argument, env, kind) for argument in arguments])
     raise OpenError(f"the syntax {ast.unparse(node)}")
 
 
-def binary_logarithm(value):
-    """Return the whole part of the binary logarithm of a fraction, which is exact at powers of 2."""
-    twos = value.numerator.bit_length() - value.denominator.bit_length()
-    return twos if F(2) ** twos <= value else twos - 1
+def whole_part(node, env):
+    """Return the whole part of a number, by the kind of value that determines it; None if neither does."""
+    for kind in (Form, Interval):
+        try:
+            numbers = {}
+            for name, value in env.items():
+                with suppress(OpenError):
+                    numbers[name] = kind.of(value.rational())
+            return kind.call("floor", [evaluate(node, numbers, kind)]).rational()
+        except (OpenError, WrongError):
+            continue
+    return None
 
 
-def holds(node, env):
+def holds(node, env, kind):
     """Return whether a condition holds."""
     if isinstance(node, str):
         node = parsed(node)
@@ -94,9 +108,9 @@ def holds(node, env):
         case ast.Constant(value):
             return value
         case ast.BinOp(left, ast.BitAnd(), right):
-            return holds(left, env) and holds(right, env)
+            return holds(left, env, kind) and holds(right, env, kind)
         case ast.BinOp(left, ast.BitOr(), right):
-            return holds(left, env) or holds(right, env)
+            return holds(left, env, kind) or holds(right, env, kind)
         case ast.Call(ast.Name("Eq" | "Ne" as name), sides):
             operator = "==" if name == "Eq" else "!="
         case ast.Compare(left, [sign], [right]):
@@ -104,7 +118,7 @@ def holds(node, env):
             operator = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}[type(sign)]
         case _:
             raise OpenError(f"the condition {ast.unparse(node)}")
-    left, right = (evaluate(side, env) for side in sides)
+    left, right = (evaluate(side, env, kind) for side in sides)
     sign = (left - right).sign()
     return {"<": sign < 0, "<=": sign <= 0, ">": sign > 0, ">=": sign >= 0, "==": sign == 0, "!=": sign != 0}[operator]
 
@@ -125,6 +139,8 @@ class Interval:
 
     def __init__(self, low, high=None):
         self.low, self.high = outward(F(low), False), outward(F(low if high is None else high), True)
+
+    of = classmethod(lambda cls, value: cls(value))
 
     def __add__(self, other):
         return Interval(self.low + other.low, self.high + other.high)
@@ -246,18 +262,310 @@ def _log(value):
     return whole + Interval(twos) * _log(F(2)) if twos else whole
 
 
+class Form:
+    """A sum of products of powers of atoms with rational coefficients; equal forms are equal numbers.
+
+    An atom is a pair of a description and whether it is positive: a symbol, a prime under a root, or an expression that
+    is not decomposed, such as a sum under a root, a logarithm of a sum or a named function.
+    """
+
+    work = 0  # number of products so far, for a certificate
+
+    def __init__(self, terms):
+        self.terms = {product: value for product, value in terms.items() if value}
+
+    @classmethod
+    def of(cls, value):
+        return cls({(): value})
+
+    @classmethod
+    def atom(cls, description, positive, power=F(1)):
+        """Return a power of an expression that is not decomposed."""
+        return cls({(((description, positive), power),): F(1)})
+
+    def __add__(self, other):
+        return Form({p: self.terms.get(p, F(0)) + other.terms.get(p, F(0)) for p in {*self.terms, *other.terms}})
+
+    def __sub__(self, other):
+        return Form({p: self.terms.get(p, F(0)) - other.terms.get(p, F(0)) for p in {*self.terms, *other.terms}})
+
+    def __mul__(self, other):
+        Form.work += len(self.terms) * len(other.terms)
+        if Form.work > WORK:
+            raise OpenError("too many terms")
+        found = {}
+        for (left, a), (right, b) in product(self.terms.items(), other.terms.items()):
+            powers, value = dict(left), a * b
+            for atom, power in right:
+                powers[atom] = powers.get(atom, F(0)) + power
+            for atom, power in powers.items():
+                if isinstance(atom[0], int):  # for a prime, whole powers are numbers
+                    powers[atom], value = power - floor(power), value * F(atom[0]) ** floor(power)
+            key = ordered((atom, power) for atom, power in powers.items() if power)
+            found[key] = found.get(key, F(0)) + value
+        return Form(found)
+
+    def key(self):
+        """Return the form as a description."""
+        return ordered(self.terms.items())
+
+    def rational(self):
+        """Return the number if the form contains no symbols."""
+        if {*self.terms} - {()}:
+            raise OpenError("a whole number that depends on symbols")
+        return self.terms.get((), F(0))
+
+    def sign(self):
+        """Return -1, 0 or 1 for a form that is a number."""
+        return (self.rational() > 0) - (self.rational() < 0)
+
+    def split(self):
+        """Return a positive rational number, positive atoms with powers, and the rest; the form is their product."""
+        products = [dict(atoms) for atoms in self.terms]
+        common = {a: min(p.get(a, F(0)) for p in products) for p in products for a in p if a[1]}
+        inverse = Form({ordered((a, -p) for a, p in common.items() if p): F(1)})
+        rest = self * inverse
+        first = min(rest.terms.items(), key=repr)
+        return abs(first[1]), {a: p for a, p in common.items() if p}, rest * Form.of(1 / abs(first[1]))
+
+    def bases(self):
+        """Return positive atoms with powers whose product is the form; a rest that is no atom becomes one."""
+        number, common, rest = self.split()
+        found = dict(common)
+        for part, sign in ((number.numerator, 1), (number.denominator, -1)):
+            for prime in primes(part):
+                found[(prime, True)] = found.get((prime, True), F(0)) + sign
+        if rest.terms != {(): F(1)}:
+            if rest.terms == {(): F(-1)}:
+                raise WrongError("not a real number")
+            ((only, power),) = (
+                next(iter(rest.terms)) if len(rest.terms) == len(next(iter(rest.terms))) == 1 else ((None, 0),)
+            )
+            inverted = is_a("sum", only or (None,)) and power % 2 == 1 and rest.terms == {((only, power),): F(1)}
+            found[(only[0], True) if inverted else (("sum", rest.key()), True)] = power if inverted else F(1)
+        return found
+
+    def power(self, exponent):
+        """Return the power with a rational exponent, or with one that contains symbols."""
+        if not self.terms:
+            require(exponent.sign() > 0, "division by 0")
+            return self
+        constant = exponent.terms.get((), F(0))
+        if exponent.terms.keys() <= {()} and constant.denominator == 1:
+            if abs(constant) > 100 and len(self.terms) > 1:
+                raise OpenError("too many terms")
+            if constant >= 0:
+                return reduce(Form.__mul__, [self] * int(constant), Form.of(F(1)))
+            number, common, rest = self.split()
+            outside = Form({ordered((a, constant * p) for a, p in common.items()): number**constant})
+            if len(rest.terms) == 1:
+                ((atoms, value),) = rest.terms.items()
+                return outside * Form({ordered((a, constant * p) for a, p in atoms): value**constant})
+            sign = -1 if min(rest.terms.items(), key=repr)[1] < 0 else 1
+            rest = rest * Form.of(F(sign))
+            return outside * Form.of(F(sign) ** constant) * Form.atom(("sum", rest.key()), False, constant)
+        return (exponent * self.log()).exp()
+
+    def log(self):
+        """Return the logarithm as a sum of logarithms."""
+        found = Form.of(F(0))
+        for (atom, _), power in self.bases().items():
+            match atom:
+                case "E":
+                    one = Form.of(F(1))
+                case ("power", base, symbols):
+                    one = Form({symbols: F(1)})
+                    one = one if base == "E" else one * Form.atom(("log", base), False)
+                case _:
+                    one = Form.atom(("log", atom), False)
+            found = found + one * Form.of(power)
+        return found
+
+    def exp(self):
+        """Return the exponential as a product; the exponential of a logarithm is the logarithm's argument."""
+        result, low = Form.of(F(1)), [p for atoms in self.terms for a, p in atoms if is_a("sum", a)]
+        for atoms, value in (self if min(low, default=0) < 0 else self.cleared()).terms.items():
+            log = next((a[0] for a, power in atoms if power == 1 and is_a("log", a)), None)
+            others = tuple(pair for pair in atoms if pair[0][0] != log)
+            base = log[1] if log else "E"
+            one = ("power", base, others) if others else base
+            result = result * Form.atom(one, True, value)
+        return result
+
+    @staticmethod
+    def call(name, arguments):
+        """Return the value of a function by its name; for numbers, if it is rational."""
+        if name in ("log", "exp"):
+            return getattr(arguments[0], name)()
+        if arguments and name in ("floor", "Mod", "Max", "Min", "Abs", "sign", "binomial", "factorial"):
+            try:
+                return Form.of(Interval.call(name, [Interval(a.rational()) for a in arguments]).rational())
+            except OpenError:
+                pass
+        if not arguments:
+            require(name in ("E", "pi"), f"the name {name} has no value")
+            return Form.atom(name, True)
+        return Form.atom((name, *(a.key() for a in arguments)), False)
+
+    def cleared(self):
+        """Return the form times a positive factor, so that sums that are no roots are multiplied out."""
+        form = self
+        while True:
+            powers = {}
+            for atoms in form.terms:
+                for atom, power in atoms:
+                    if is_a("sum", atom):
+                        powers.setdefault(atom, []).append(power)
+            low = {a: -floor(min(p)) + (0 if a[1] else -floor(min(p)) % 2) for a, p in powers.items() if min(p) < 0}
+            if low:
+                form = form * Form({ordered((atom, F(power)) for atom, power in low.items()): F(1)})
+                continue
+            if all(power < 1 for several in powers.values() for power in several):
+                return form
+            expanded = Form({})
+            for atoms, value in form.terms.items():
+                whole = {a: p for a, p in atoms if is_a("sum", a) and p >= 1}
+                one = Form(
+                    {ordered((a, p - floor(whole.get(a, 0))) for a, p in atoms if p != floor(whole.get(a, 0))): value}
+                )
+                for atom, power in whole.items():
+                    one = reduce(Form.__mul__, [Form(dict(atom[0][1]))] * floor(power), one)
+                expanded = expanded + one
+            form = expanded
+
+
+def is_a(kind, atom):
+    """Return whether an atom has this kind: a sum, or a logarithm."""
+    return isinstance(atom[0], tuple) and atom[0][0] == kind
+
+
+def ordered(pairs):
+    """Return pairs in a fixed order."""
+    return tuple(sorted(pairs, key=repr))
+
+
+def primes(number):
+    """Yield the prime factors of a number, with multiplicity."""
+    if number > 10**15:
+        raise OpenError("a root of a long number")
+    divisor = 2
+    while divisor * divisor <= number:
+        while number % divisor == 0:
+            yield divisor
+            number //= divisor
+        divisor += 1
+    if number > 1:
+        yield number
+
+
 def variants(entry):
     """Return the relation for each instance, as names with values; definitions are substituted one after the other."""
 
-    def environment(instance, symbols):
-        env = {**symbols, **{name: Interval(F(value)) for name, value in instance.items()}}
+    def environment(kind, instance, symbols):
+        env = {**symbols, **{name: kind.of(F(value)) for name, value in instance.items()}}
         for name, text in reversed(entry["definitions"]):
-            env[name] = evaluate(text, env)
+            env[name] = evaluate(text, env, kind)
         return env
 
-    return [lambda symbols, one=one: environment(one, symbols) for one in entry["instances"]]
+    return [lambda kind, symbols, one=one: environment(kind, one, symbols) for one in entry["instances"]]
 
 
 def limits(domain):
     """Return the ends of a domain, None for an end that is infinite."""
     return tuple(None if domain[end] is None else F(domain[end]) for end in ("low", "high"))
+
+
+def forms(entry):
+    """Return symbols as forms; a symbol whose domain begins at 0 or above is treated as positive under roots."""
+    return {
+        name: Form.atom(name, domain["low"] is not None and F(domain["low"]) >= 0)
+        for name, domain in entry["symbols"].items()
+    }
+
+
+# ---------------------------------------------------------------- z3
+class Algebra:
+    """Forms as z3 terms: a real variable for each atom, with the known facts about it."""
+
+    def __init__(self, entry, *forms):
+        self.entry, self.known, self.numbers = entry, [], {}
+        powers = [power.denominator for form in forms for atoms in form.terms for _, power in atoms]
+        self.root = lcm(*powers, 1)
+
+    def number(self, atom):
+        """Return the variable whose power `root` is the atom."""
+        if atom not in self.numbers:
+            description, positive = atom
+            self.numbers[atom] = one = z3.Real(f"x{len(self.numbers)}")
+            whole = one**self.root if positive and self.root > 1 else one  # an even power cannot be a negative atom
+            domain = self.entry["symbols"].get(description, {}) if isinstance(description, str) else {}
+            if positive:
+                zero = is_a("sum", atom) or (domain.get("closed") and F(domain["low"]) == 0)
+                self.known.append(one >= 0 if zero else one > 0)
+            if isinstance(description, int):
+                self.known.append(whole == description)
+            elif is_a("sum", atom):
+                inner = Form(dict(description[1])).cleared()
+                if Form(dict(description[1])).terms == inner.terms:
+                    self.known.append(whole == self.term(inner))
+            for end, sign in zip(limits(domain) if domain else (), (1, -1), strict=False):
+                if end is not None:
+                    gap = sign * (whole - z3.Q(end.numerator, end.denominator))
+                    self.known.append(gap >= 0 if domain["closed"] else gap > 0)
+        return self.numbers[atom]
+
+    def term(self, form):
+        """Return a form without negative powers of sums."""
+        total = z3.RealVal(0)
+        for atoms, value in form.terms.items():
+            one = z3.Q(value.numerator, value.denominator)
+            if sum(power for _, power in atoms) * self.root > DEGREE:
+                raise OpenError("a polynomial of a high degree")
+            for atom, power in atoms:
+                exponent = power * self.root if atom[1] else power
+                if exponent.denominator != 1 or exponent < 0:
+                    raise OpenError("a root within a root")
+                one = one * self.number(atom) ** int(exponent)
+            total = total + one
+        return total
+
+
+def positive_powers(form):
+    """Return the form times positive atoms, so that no power is negative; other atoms are squared."""
+    form = form.cleared()
+    low = {}
+    for atoms in form.terms:
+        for atom, power in atoms:
+            low[atom] = min(low.get(atom, F(0)), power)
+    up = {a: -p if a[1] else F(2 * ceil(-p / 2)) for a, p in low.items() if p < 0}
+    return (form * Form({ordered(up.items()): F(1)})).cleared()
+
+
+def prove(entry, gap, relation, box=()):
+    """Return whether z3 proves that a form is 0, or not positive, under the domains and the conditions."""
+    (variant, *_) = variants(entry)
+    env = variant(Form, forms(entry))
+    try:
+        gap, conditions = positive_powers(gap), []
+        for text in entry["conditions"]:
+            node = parsed(text)
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE):
+                ends = [evaluate(one, env, Form) for one in (node.left, node.comparators[0])]
+                ends = ends if isinstance(node.ops[0], ast.Lt | ast.LtE) else ends[::-1]
+                conditions.append(positive_powers(ends[0] - ends[1]))
+        for name, ends in box:
+            for end, sign in zip(map(F, ends), (-1, 1), strict=True):
+                conditions.append((env[name] - Form.of(end)) * Form.of(F(sign)))
+        algebra = Algebra(entry, gap, *conditions)
+        solver = z3.SolverFor("QF_NRA")
+        solver.set("rlimit", EFFORT, "timeout", 2000)
+        top = algebra.term(gap)
+        solver.add(*[algebra.term(condition) <= 0 for condition in conditions])
+        solver.add(*algebra.known)
+        solver.push()
+        solver.add({"==": top != 0, "<=": top > 0, "<": top >= 0}[relation])
+        shown = solver.check() == z3.unsat
+        solver.pop()
+        return shown and solver.check() != z3.unsat  # an empty set of points would satisfy everything
+    except OpenError:
+        return False

@@ -183,10 +183,10 @@ def test_control_what_may_be_negative_is_no_square():
 
 
 @pytest.mark.slow
-def test_seven_tenths_of_all_certificates_are_checked_again(everything: list[dict[str, Any]]):
+def test_four_fifths_of_all_certificates_are_checked_again(everything: list[dict[str, Any]]):
     counts = Counter(map(outcome, everything))
     assert counts["wrong"] == 0
-    assert counts["holds"] >= 0.7 * counts.total(), counts
+    assert counts["holds"] >= 0.8 * counts.total(), counts
 
 
 @pytest.mark.slow

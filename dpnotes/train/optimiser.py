@@ -125,6 +125,9 @@ class Optimised:
 
     def init(self, x: Tensor, oracle: Oracle) -> OptimisedState:
         """Start every run at its row of `x`, `(runs, dim)`."""
+        dim = sum(shape.numel() for shape in self.shapes)
+        if x.dim() != 2 or x.shape[1] != dim:
+            raise ValueError(f"Expected x of shape {tuple(x.shape)} to be (runs, {dim}).")
         live, runs = self._live(x), len(x)
         steps = torch.zeros(runs, dtype=torch.int64, device=x.device)
         counters = torch.zeros(runs, len(live.counters), dtype=torch.float64, device=x.device)
@@ -239,6 +242,8 @@ class _Live:
             raise TypeError(f"Expected {name}.step() to need no closure: {error}.") from None
         if self.settings() != before:
             raise TypeError(f"Expected {name} to keep its settings during a step: they are public, its memory is not.")
+        if others := self.optimizer.state.keys() - {*self._parameters}:
+            raise TypeError(f"Expected {name} to remember numbers of its parameters, got {next(iter(others))!r}.")
         for parameter in self._parameters:
             for key, value in self.optimizer.state[parameter].items():
                 if isinstance(value, Tensor) and value.dim() and value.dtype == self._dtype:

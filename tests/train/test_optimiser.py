@@ -28,14 +28,21 @@ INPUTS = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
 LABELS = (INPUTS[:, 0] > 0).long() + (INPUTS[:, 1] > 0)
 OPTIM = torch.optim
 OPTIMISERS: dict[str, MakesOptimiser] = {
+    "SGD": lambda p: OPTIM.SGD(p, lr=0.1),
     "momentum": lambda p: OPTIM.SGD(p, lr=0.1, momentum=0.9, dampening=0.1, weight_decay=0.01),
+    "Nesterov": lambda p: OPTIM.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
     "Adam": lambda p: OPTIM.Adam(p, lr=0.01),
     "AMSGrad": lambda p: OPTIM.Adam(p, lr=0.01, amsgrad=True),
+    "foreach": lambda p: OPTIM.Adam(p, lr=0.01, foreach=True),
     "AdamW": lambda p: OPTIM.AdamW(p, lr=2e-3),
     "groups": lambda p: OPTIM.AdamW(
         [{"params": [q for q in p if q.dim() > 1]}, {"params": [q for q in p if q.dim() < 2], "weight_decay": 0.0}]
     ),
+    "Adamax": lambda p: OPTIM.Adamax(p),
     "NAdam": lambda p: OPTIM.NAdam(p),
+    "RAdam": lambda p: OPTIM.RAdam(p),
+    "Adadelta": lambda p: OPTIM.Adadelta(p),
+    "Adagrad": lambda p: OPTIM.Adagrad(p, initial_accumulator_value=0.1),
     "RMSprop": lambda p: OPTIM.RMSprop(p, momentum=0.5, centered=True),
     "Rprop": lambda p: OPTIM.Rprop(p),
     "ASGD": lambda p: OPTIM.ASGD(p),
@@ -66,10 +73,10 @@ def method(make: MakesOptimiser, schedule: MakesSchedule | None = None, steps: i
     return Optimised(make, [parameter.shape for parameter in NETWORK.parameters()], steps, schedule)
 
 
-def against_a_live_one(make: MakesOptimiser, schedule: MakesSchedule | None) -> None:
+def against_a_live_one(make: MakesOptimiser, schedule: MakesSchedule | None, dtype: torch.dtype) -> None:
     """Feed the released gradients to an optimiser that lives on, and compare the points by bits."""
     asked, streams = oracle(), Streams.of("optimiser", [0])
-    own, x = method(make, schedule), problem().initial(streams)
+    own, x = method(make, schedule), problem().initial(streams).to(dtype)
     parameters = [nn.Parameter(part.view(p.shape).clone()) for p, part in zip(
         NETWORK.parameters(), x[0].split([p.numel() for p in NETWORK.parameters()]), strict=True
     )]  # fmt: skip
@@ -90,13 +97,13 @@ def against_a_live_one(make: MakesOptimiser, schedule: MakesSchedule | None) -> 
 
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_the_points_are_those_of_a_live_optimiser(name: str):
-    against_a_live_one(OPTIMISERS[name], None)
+    against_a_live_one(OPTIMISERS[name], None, torch.float32)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("name", ["momentum", "groups"])
 def test_the_settings_of_each_step_are_those_of_a_live_schedule(name: str, schedule: str):
-    against_a_live_one(OPTIMISERS[name], SCHEDULES[schedule])
+    against_a_live_one(OPTIMISERS[name], SCHEDULES[schedule], torch.float32)
 
 
 @pytest.mark.parametrize("name", OPTIMISERS)
@@ -163,10 +170,10 @@ OTHER = [nn.Parameter(torch.zeros(2))]
         (lambda p: p, None, TypeError, "Expected optimizer"),
         (lambda p: Nested(p, lr=0.1), None, TypeError, "Expected Nested to remember numbers .* history="),
         (lambda p: Tuning(p, lr=0.1), None, TypeError, "Expected Tuning to keep its settings"),
-        (OPTIMISERS["momentum"], lr_scheduler.ReduceLROnPlateau, TypeError, "needs no loss, got ReduceLROnPlateau"),
-        (OPTIMISERS["momentum"], lambda o: o, TypeError, "needs no loss, got SGD"),
+        (OPTIMISERS["SGD"], lr_scheduler.ReduceLROnPlateau, TypeError, "needs no loss, got ReduceLROnPlateau"),
+        (OPTIMISERS["SGD"], lambda o: o, TypeError, "needs no loss, got SGD"),
         (
-            OPTIMISERS["momentum"],
+            OPTIMISERS["SGD"],
             lambda o: lr_scheduler.OneCycleLR(o, 0.1, total_steps=9),
             ValueError,
             "Expected schedule of 9 steps to have num_steps=7",
@@ -192,6 +199,30 @@ def test_settings_tell_optimisers_groups_and_schedules_apart():
     found += [method(OPTIMISERS["Adam"], SCHEDULES[name]).settings() for name in SCHEDULES]
     assert len({repr(settings) for settings in found}) == len(found)
     assert found[0] == method(OPTIMISERS["Adam"]).settings()
+
+
+def test_float64_counters_and_points():
+    x = torch.zeros(1, 4, dtype=torch.float64)
+    own = Optimised(OPTIMISERS["NAdam"], [torch.Size([4])], 3)
+
+    class Slope:
+        """An oracle of a constant gradient."""
+
+        def init(self, x: Tensor) -> Tensor:
+            return torch.zeros(len(x))
+
+        def estimate(self, state: Tensor, x: Tensor, streams: Any, active: Tensor) -> Any:
+            from types import SimpleNamespace
+
+            return state, SimpleNamespace(gradient=torch.full_like(x, 1 / 3), status=torch.zeros(1, dtype=torch.int64))
+
+    state = own.init(x, Slope())  # type: ignore[arg-type]
+    live = OPTIM.NAdam([parameter := nn.Parameter(x[0].clone())])
+    for _ in range(3):
+        state, _ = own.step(state, Slope(), None)  # type: ignore[arg-type]
+        parameter.grad = torch.full_like(parameter, 1 / 3)
+        live.step()
+        assert torch.equal(state.x[0], parameter.detach())
 
 
 # ---------------------------------------------------------------- a plan
@@ -229,7 +260,7 @@ SLOWER = [
     ("more", "others"),
     [
         (ADAMW, [*ANOTHER, (ADAMW | {"schedule": SCHEDULES["steps"]}, "schedule was ")]),
-        ({"optimizer": OPTIMISERS["momentum"], "transform": shifted}, ANOTHER),
+        ({"optimizer": OPTIMISERS["SGD"], "transform": shifted}, ANOTHER),
         (FALLING, SLOWER),
     ],
 )

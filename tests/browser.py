@@ -220,17 +220,33 @@ class Notebook:
         self._until(READY, milliseconds)
         self._until(TYPESET, milliseconds)
 
-    def run_all(self) -> None:
-        """Run every cell through JupyterLab's own command, and wait until the kernel is idle."""
-        self._until(READY, 240_000)
-        self.page.evaluate("""async () => {
+    def run_all(self, milliseconds: float = 240_000, idle: bool = True, first: bool = False) -> None:
+        """Run every cell, or the first, through JupyterLab's own command; wait until the kernel is idle, or do not."""
+        self._until(READY, milliseconds)
+        command = """async ([first, idle]) => {
             const widget = window.jupyterapp.shell.currentWidget;
             await widget.context.ready;
             await widget.sessionContext.ready;
             await widget.sessionContext.session?.kernel?.info;
-            await window.jupyterapp.commands.execute('notebook:run-all-cells');
-        }""")
-        self.wait_until_idle(240_000)
+            if (first) widget.content.activeCellIndex = 0;
+            const run = window.jupyterapp.commands.execute(first ? 'notebook:run-cell' : 'notebook:run-all-cells');
+            if (idle) await run;
+        }"""
+        self.page.evaluate(command, [first, idle])
+        if idle:
+            self.wait_until_idle(milliseconds)
+
+    def run_first(self) -> None:
+        """Run the first cell."""
+        self.run_all(first=True)
+
+    def interrupt(self) -> None:
+        """Interrupt the kernel, as the button does."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('notebook:interrupt-kernel')")
+
+    def kernel(self) -> str:
+        """Return the id of the kernel."""
+        return self.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.id")
 
     def wait_until_idle(self, milliseconds: float = 60_000) -> None:
         """Wait until no cell is queued and the kernel is idle."""

@@ -16,7 +16,7 @@ CARRIED += ("docs/**/*.md",)
 # What `dpnotes new-paper` writes, and the tests that `dpnotes check-paper` runs.
 CARRIED += ("docs/template/*.*", "pyproject.toml", "conftest.py", "tests/__init__.py", "tests/conftest.py")
 CARRIED += ("tests/laws*.py", "tests/modules.py", "tests/drawing.py", "tests/results.py", "tests/nbval*")
-CARRIED += ("tests/papers/test_claims.py", "tests/papers/test_obligations.py")
+CARRIED += ("tests/inventory/formulas/counts.csv", "tests/papers/test_claims.py", "tests/papers/test_obligations.py")
 CARRIED += ("tests/papers/test_reference_names.py", "tests/shown.py", "tests/statement_mutants.py", "README.md")
 
 

@@ -34,6 +34,7 @@ from tests.shown import README, SHOWN
 
 ROOT = Path(__file__).parents[2]
 SCOPES = {"checked", "algorithm", "no formula"}
+FORMULA_SCOPES = ("checked", "proof step", "algorithm", "definition", "cited")
 _X = PaperSymbols("example").symbol("x", "a number")
 each_paper = pytest.mark.each_paper
 obligation = pytest.mark.obligation  # also of each paper: `dpnotes check-paper` runs it
@@ -265,6 +266,32 @@ def test_the_inventory_and_the_claims_agree(paper: str):
     assert claimed <= {*places}, f"Expected rows of {sorted(claimed - {*places})}, which have claims."
     alone = {row["place"] for row in rows if row["scope"] == "checked"} - claimed
     assert not alone, f"Expected claims of {sorted(alone)}, which are said to be checked."
+
+
+def formula_faults(paper: str, rows: list[dict[str, str]], counted: dict[str, str]) -> list[str]:
+    """Return the faults of the inventory of formulas: counts that differ, and rows that nothing covers."""
+    items = {row["place"]: row["scope"] for row in table(f"inventory/{paper}.csv")}
+    scopes = Counter(row["scope"] for row in rows)
+    faults = [f"{len(rows)} rows, {counted['rows']} are counted"] * (str(len(rows)) != counted["rows"])
+    faults += [f"{one}: {scopes[one]}" for one in FORMULA_SCOPES if str(scopes[one]) != counted[one]]
+    for row in rows:
+        here = f"line {row['line']}, {row['formula'][:30]}"
+        if row["covered by"] not in items or row["scope"] not in FORMULA_SCOPES:
+            faults.append(f"{here}: nothing covers it")
+        elif row["scope"] == "checked" and items[row["covered by"]] != "checked":
+            faults.append(f"{here}: {row['covered by']} has no claim")
+    return faults
+
+
+@pytest.mark.parametrize("counted", table("inventory/formulas/counts.csv"), ids=lambda row: row["paper"])
+def test_every_displayed_formula_is_covered(counted: dict[str, str]):
+    paper = counted["paper"]
+    rows = table(f"inventory/formulas/{paper}.csv")
+    assert formula_faults(paper, rows, counted) == []
+    assert counted["of these without a row"] == "0" and int(counted["set as displays"]) > 40
+    # The controls: a row that is lost, and one that no place covers.
+    assert len(formula_faults(paper, rows[1:], counted)) == 2
+    assert len(formula_faults(paper, [{**rows[0], "covered by": "thm99"}, *rows[1:]], counted)) == 1
 
 
 @obligation("derivations")

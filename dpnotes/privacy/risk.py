@@ -46,6 +46,9 @@ class Risk:
     relation: Relation
     limits: str = ""
 
+    def __post_init__(self) -> None:
+        validate.instance(Relation, relation=self.relation)
+
     def missed(self, false_alarms: ArrayLike) -> Any:
         """A lower bound on the share of misses of any attack, for each share of false alarms: the trade-off curve.
 

@@ -140,6 +140,18 @@ def test_two_scales_have_the_epsilon_of_their_densities(stds: tuple[float, float
     assert excess(0.99 * epsilon) > 1.01 * delta  # the control: the grid resolves this small difference
 
 
+@pytest.mark.parametrize("stds", [(0.5, 1.0), (1.0, 0.5)])
+def test_the_rates_of_two_scales_are_those_of_samples(stds: tuple[float, float]):
+    means = torch.cat([torch.full((1, 4), 0.3), torch.zeros(1, 4)]).double()
+    pair, noise = ScaledPair(means, stds), Streams.of("scales", [0]).normal("draws", 0, 80_000)[0].view(20_000, 4)
+    threshold = pair.strongest_threshold(20_000, 1e-3, 0.01)
+    outputs = [mean + std * noise for mean, std in zip(means, stds, strict=True)]
+    hits = [float((pair.score(side) > threshold).double().mean()) for side in outputs]
+    errors = [5 * math.sqrt(rate * (1 - rate) / 20_000) for rate in pair.rates(threshold)]  # one in a million
+    assert all(abs(hit - rate) < error for hit, rate, error in zip(hits, pair.rates(threshold), errors, strict=True))
+    assert abs(hits[0] - pair.rates(threshold)[1]) > errors[0]  # the control: the two sides differ
+
+
 def test_two_scales_that_are_almost_one_are_almost_a_gaussian():
     means = torch.tensor([[1.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
     gaussian = GaussianPair(means[1], means[0], torch.eye(2)).epsilon(1e-5)

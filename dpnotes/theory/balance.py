@@ -70,10 +70,10 @@ def regime_of(symbols: Iterable[sympy.Symbol]) -> dict[str, sympy.Expr]:
 def at_most(smaller: sympy.Expr, larger: Sequence[sympy.Expr], regime: Named | None = None) -> Certificate | Witness:
     """Prove or refute that one monomial is at most the largest of others, up to constants, where `regime` is at most 1.
 
-    Floating point proposes the multipliers or the direction, and rationals verify them.
+    Floating point proposes the multipliers or the direction, rationals verify them, or decide where they cannot.
 
     Raises:
-      ValueError: an expression is no monomial, or no proposal is right.
+      ValueError: an expression is no monomial.
 
     >>> x, y = sympy.symbols("x y", positive=True)
     >>> at_most(sympy.sqrt(x * y), [x, y])
@@ -106,7 +106,12 @@ def _at_most(smaller: Powers, larger: Sequence[Powers], regime: Mapping[str, Pow
     direction = _direction([over(smaller, other) for other in larger], list(regime.values()), symbols)
     if direction is not None:
         return Witness(direction)
-    raise ValueError(f"Expected exponents that floating point tells apart, got {monomial_of(smaller)}.")
+    # Floats could not tell a tiny weight from none: decide in rationals.
+    feasible, found = _farkas(columns, target)
+    if feasible:
+        return _certificate({k: v for k, v in enumerate(found) if v}, len(larger), list(regime))
+    scale = math.lcm(*(value.denominator for value in found))
+    return Witness({s: int(v * scale) for s, v in zip(symbols, found, strict=False) if v})
 
 
 def _certificate(found: Mapping[int, Fraction], num_larger: int, names: Sequence[str]) -> Certificate:
@@ -114,6 +119,45 @@ def _certificate(found: Mapping[int, Fraction], num_larger: int, names: Sequence
         {k: v for k, v in found.items() if k < num_larger and v},
         {names[k - num_larger]: v for k, v in found.items() if k >= num_larger and v},
     )
+
+
+def _farkas(columns: Sequence[Sequence[Fraction]], target: Sequence[Fraction]) -> tuple[bool, list[Fraction]]:
+    """Non-negative `x` with `sum_k x_k columns[k] = target`, or `y` with `y.target > 0 >= y.columns[k]` for all k.
+
+    The first phase of the simplex method, exactly; Bland's rule ends it.
+    """
+    size, num_columns = len(target), len(columns)
+    signs = [1 if value >= 0 else -1 for value in target]
+    rows = [
+        [signs[r] * column[r] for column in columns]
+        + [Fraction(int(r == k)) for k in range(size)]
+        + [signs[r] * target[r]]
+        for r in range(size)
+    ]
+    basis = [num_columns + r for r in range(size)]
+    # Reduced costs of the sum of the artificial unknowns, which the first phase makes 0 where it can.
+    costs = [
+        -sum((row[k] for row in rows), Fraction(0)) + int(num_columns <= k < num_columns + size)
+        for k in range(num_columns + size)
+    ]
+    costs.append(-sum((row[-1] for row in rows), Fraction(0)))
+    while negative := [k for k in range(num_columns) if costs[k] < 0]:
+        entering = negative[0]
+        rising = [r for r in range(size) if rows[r][entering] > 0]
+        _, _, leaving = min((rows[r][-1] / rows[r][entering], basis[r], r) for r in rising)
+        pivot = rows[leaving][entering]
+        rows[leaving] = [value / pivot for value in rows[leaving]]
+        for row in (*(rows[r] for r in range(size) if r != leaving), costs):
+            if factor := row[entering]:
+                row[:] = [value - factor * above for value, above in zip(row, rows[leaving], strict=True)]
+        basis[leaving] = entering
+    if costs[-1]:
+        return False, [signs[r] * (1 - costs[num_columns + r]) for r in range(size)]
+    found = [Fraction(0)] * num_columns
+    for r, column in enumerate(basis):
+        if column < num_columns:
+            found[column] = rows[r][-1]
+    return True, found
 
 
 def _direction(

@@ -169,6 +169,13 @@ def test_a_file_with_nothing_to_check_is_no_success(
 
 
 @pytest.mark.slow
+def test_some_certificates_hold_and_spoilt_ones_do_not(some: list[dict[str, Any]]):
+    assert "wrong" not in map(outcome, some)
+    for entry in spoilt(some, 10, seed=1):
+        assert outcome(entry) == "wrong", entry
+
+
+@pytest.mark.slow
 def test_control_a_verdict_that_a_certificate_does_not_carry_is_refused(some: list[dict[str, Any]]):
     for entry in some:
         if entry["certificate"] not in recheck.UNCHECKED:

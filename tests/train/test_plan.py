@@ -183,6 +183,8 @@ def test_claims_for_other_neighbours_do_not_add_up():
         together([trained().guarantee, trained(planned("zero-out")).guarantee])
     with pytest.raises(ValueError, match=r"Expected claims=\[\]"):
         together([])
+    with pytest.raises(TypeError, match=r"Expected claims\[1\]="):
+        together([trained().guarantee, PLAN])  # type: ignore[list-item]
 
 
 def test_what_did_not_hold_in_one_training_does_not_hold_for_their_sum():

@@ -1,4 +1,4 @@
-"""Risk in words against closed forms and exact binomials: never below the truth, and within 1e-4 of it."""
+"""Risk in words against closed forms, riskcal and exact binomials: never below the truth, and within 1e-4 of it."""
 
 import json
 import math
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from dp_accounting.pld import privacy_loss_distribution as library
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -139,6 +140,54 @@ def test_the_curve_falls_from_one_and_is_its_own_mirror_image():
     for wrong in (-0.1, 1.1, math.nan):
         with pytest.raises(ValueError, match="Expected 0 <= false_alarms="):
             found.missed(wrong)
+
+
+# ---------------------------------------------------------------- riskcal
+CASES = {
+    "one Gaussian": [Event(1.0, ZERO_OUT)],
+    "100 steps": [Event(15.0, ZERO_OUT, count=100)],
+    "Poisson": [Event(2.25, ADD_OR_REMOVE, Sampling.poisson(0.1), 100)],
+    "Poisson, 1,000 steps": [Event(1.0, ADD_OR_REMOVE, Sampling.poisson(0.01), 1000)],
+    "Laplace": [Event(2.0, ZERO_OUT, noise="laplace")],
+    "Laplace, 20 steps": [Event(10.0, ZERO_OUT, count=20, noise="laplace")],
+}
+
+
+def by_riskcal(events: list[Event], shares: NDArray) -> tuple[NDArray, float]:
+    """riskcal's misses and accuracy: dp_accounting's noise over sensitivity for one example more, as ours."""
+    analysis = pytest.importorskip("riskcal.analysis", reason="compared with riskcal (the dev extra)")
+    (event,) = events
+    if event.noise == "gaussian" and event.sampling.rate == 1:
+        mu = math.sqrt(event.count) / event.noise_multiplier
+        return analysis.get_beta_from_gdp(mu, shares), 0.5 + 0.5 * analysis.get_advantage_from_gdp(mu)
+    made = {"value_discretization_interval": 1e-4}
+    if event.noise == "laplace":
+        one = library.from_laplace_mechanism(event.noise_multiplier, **made)
+    else:
+        one = library.from_gaussian_mechanism(event.noise_multiplier, sampling_prob=event.sampling.rate, **made)
+    composed = one.self_compose(event.count)
+    return analysis.get_beta_from_pld(composed, alpha=shares), 0.5 + 0.5 * analysis.get_advantage_from_pld(composed)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_riskcal_says_the_same(name: str):
+    shares = np.linspace(0.01, 0.99, 50)  # in its tails riskcal's own rounding is above 1e-4
+    missed, right = by_riskcal(CASES[name], shares)
+    found = risk_of(*CASES[name])
+    gaps = np.append(missed - found.missed(shares), found.right - right)
+    assert -1e-6 <= gaps.min() and gaps.max() <= 1e-4
+    (event,) = CASES[name]
+    halved = risk_of(replace(event, noise_multiplier=event.noise_multiplier / 2))  # the relation's trap
+    assert abs(halved.right - right) > 0.01, "control: another convention of sensitivity would be seen"
+
+
+def test_riskcal_says_the_same_of_a_pair():
+    analysis = pytest.importorskip("riskcal.analysis", reason="compared with riskcal (the dev extra)")
+    for epsilon, delta in ((2.0, 1e-5), (0.3, 0.0), (8.0, 0.01)):
+        found = bare(epsilon, delta)
+        missed = analysis.get_beta_from_adp(epsilon, delta, SHARES)
+        assert np.allclose(found.missed(SHARES), missed, atol=1e-8)
+        assert found.right == pytest.approx(0.5 + 0.5 * analysis.get_advantage_from_adp(epsilon, delta), abs=1e-10)
 
 
 # ---------------------------------------------------------------- which releases a claim keeps

@@ -4,6 +4,7 @@ Most tests here read verdicts from the cache of `dpnotes.theory.cache`, whose ke
 claims (../theory/test_cache.py tests the key). The tests about another process, and the slow suite, check anew.
 """
 
+import ast
 import csv
 import functools
 import json
@@ -254,6 +255,38 @@ def answer(statement: Statement) -> Verdict | None:
 
 
 # ---------------------------------------------------------------- the letters
+# ---------------------------------------------------------------- the letters
+def bound_names(source: str) -> set[str]:
+    """Return every name that a module binds, at top level or inside a function or a comprehension."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.arg(arg=name) | ast.alias(name=name, asname=None) | ast.alias(asname=name):
+                found.add(name)
+    return found
+
+
+@obligation("notation")
+def test_no_module_of_claims_binds_a_letter(paper: str):
+    notation = papers.part(paper, "notation")
+    assert notation is not None, "Expected a module of the paper's letters."
+    letters = set(notation.__all__)
+    assert {"PAPER", "SYMBOLS"} <= letters, "Expected PAPER, SYMBOLS and the letters in __all__ = letters(vars())."
+    folder = checkout(paper) / file_of(paper, "{package}")
+    for path in [*folder.glob("claims.py"), *(folder / "claims").glob("[!_]*.py")]:
+        again = bound_names(path.read_text(encoding="utf-8")) & letters
+        assert not again, f"Expected {path.name} to bind no letter of the notation again, got {sorted(again)}."
+
+
+def test_control_a_letter_that_is_bound_again_is_seen():
+    sources = ["alpha = 1", "alpha, x = 1, 2", "y = [alpha for alpha in (1, 2)]", "from sympy import gamma as alpha"]
+    sources += ["def f():\n    for alpha in (1, 2):\n        pass", "def f(alpha):\n    return alpha"]
+    assert all("alpha" in bound_names(source) for source in [*sources, "def alpha():\n    pass"])
+    assert "alpha" not in bound_names("from dpnotes.papers.one.notation import *\nx = 2 * alpha")
+
+
 # ---------------------------------------------------------------- the inventory
 @obligation("inventory")
 def test_the_inventory_and_the_claims_agree(paper: str):

@@ -94,29 +94,16 @@ def test_no_module_imports_above_its_layer():
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("dpnotes.theory.claims", "import torch"),
         ("dpnotes.theory.claims", "def f():\n    from torch import Tensor"),
-        ("dpnotes.theory.claims", "from dpnotes.core import Price"),
         ("dpnotes.theory.claims", "from .. import core"),
-        ("dpnotes.core", "import dpnotes.privacy.schedules"),
-        ("dpnotes.privacy.schedules", "from dpnotes import problems"),
-        ("dpnotes.experiments.runner", "import dpnotes.papers.budget_schedules.experiments"),
         ("dpnotes.papers.budget_schedules.claims.zcdp", "import torch.nn"),
-        ("dpnotes.papers.budget_schedules.claims.__init__", "import torch"),
         ("dpnotes.papers.budget_schedules.algorithms", "from dpnotes.papers.noisy_sgd import claims"),
-        ("dpnotes.notebook.widgets", "from dpnotes.privacy.accounting import rho_to_epsilon"),
-        ("dpnotes.notebook.handout", "from dpnotes.exercises import rates"),
         ("dpnotes.exercises.rates", "from dpnotes.solutions import rates"),
-        ("dpnotes.cli.machine", "from dpnotes.solutions import rates"),
     ],
 )
 def test_control_a_forbidden_import_is_seen(module: str, source: str):
     assert violations(source, module)
-
-
-def test_control_an_allowed_import_is_not():
-    source = "import torch\nfrom dpnotes.core import Price\nfrom . import claims"
-    assert not violations(source, "dpnotes.papers.x.algorithms")
+    assert not violations("import torch\nfrom dpnotes.core import Price\nfrom . import claims", "dpnotes.papers.x.y")
 
 
 # ---------------------------------------------------------------- no circle, inside rooms too
@@ -159,8 +146,6 @@ def test_no_import_goes_in_a_circle():
 def test_control_a_circle_is_seen():
     sources = {"a": "import b", "b": "def f():\n    from c import d", "c": "import a, e", "e": ""}
     assert circle(graph(sources)) == ["a", "b", "c"]
-    sources["c"] = "if TYPE_CHECKING:\n    import a"
-    assert circle(graph(sources)) == []
 
 
 def loaded_by(statement: str, names: set[str]) -> set[str]:
@@ -174,7 +159,7 @@ def loaded_by(statement: str, names: set[str]) -> set[str]:
 NAMES = [name.removesuffix(".__init__") for name, _ in modules()]
 THEORY = ", ".join(name for name in NAMES if name.split(".")[1:2] == ["theory"])
 CLAIMS = ", ".join(name for name, path in modules() if is_of_claims(name) and path.stem != "__init__")
-COMMAND = "from dpnotes.cli.main import app; app({}, standalone_mode=False)"
+CALC = ["calc", "budget_schedules.thm4.5.T", "kappa=10", "alpha=0.1"]
 LOADS: dict[str, tuple[str, set[str]]] = {
     "the package": ("import dpnotes", HEAVY),
     "the theory": (f"import {THEORY}", HEAVY - {"sympy", "scipy"}),
@@ -188,9 +173,7 @@ LOADS: dict[str, tuple[str, set[str]]] = {
         "from dpnotes.atlas.ranking import choose; choose(60_000, 800_000, 2.0, 1e-5, details=False)",
         {"torch"},
     ),
-    "check": (COMMAND.format(["check", "budget_schedules.thm4.5.T"]), {"torch"}),
-    "calc": (COMMAND.format(["calc", "budget_schedules.thm4.5.T", "kappa=10", "alpha=0.1"]), {"torch"}),
-    "cite": (COMMAND.format(["cite", "budget_schedules.thm4.5.T"]), {"torch"}),
+    "calc": (f"from dpnotes.cli.main import app; app({CALC}, standalone_mode=False)", {"torch"}),
 }
 
 
@@ -202,13 +185,3 @@ EACH = [pytest.param(what, marks=() if what in QUICK else pytest.mark.slow) for 
 def test_no_more_is_loaded_than_must_be(what: str):
     statement, kept_away = LOADS[what]
     assert not loaded_by(statement, kept_away)
-
-
-@pytest.mark.slow
-def test_control_what_is_loaded_is_seen():
-    assert loaded_by("import sympy", HEAVY) >= {"sympy"}
-    assert loaded_by(COMMAND.format(["status"]), {"torch"}) == {"torch"}
-
-
-def test_core_stays_small():
-    assert len((PACKAGE / "core.py").read_text().splitlines()) < 200

@@ -28,15 +28,13 @@ def parse_memory(memory: str | int) -> int:
     Traceback (most recent call last):
     ValueError: Expected memory='lots' to be a size such as '512MB' or '4GB'.
     """
-    if not isinstance(memory, str):
-        validate.at_least(1, memory=memory)
-        return int(memory)
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(I?))?B\s*", memory.upper())
-    if match is None:
-        raise ValueError(f"Expected memory={memory!r} to be a size such as '512MB' or '4GB'.")
-    size = int(float(match[1]) * (1024 if match[3] else 1000) ** " KMGT".index(match[2] or " "))
-    validate.at_least(1, memory=size)
-    return size
+    if isinstance(memory, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(I?))?B\s*", memory.upper())
+        if match is None:
+            raise ValueError(f"Expected memory={memory!r} to be a size such as '512MB' or '4GB'.")
+        memory = int(float(match[1]) * (1024 if match[3] else 1000) ** " KMGT".index(match[2] or " "))
+    validate.at_least(1, memory=memory)
+    return int(memory)
 
 
 def format_bytes(size: float) -> str:

@@ -112,8 +112,6 @@ def run(
         if first:
             columns = store.concatenate([table.columns for table in tables])
             decision = experiment.decide(store.frame_of(columns), experiment.spec(profile))
-            if not isinstance(decision, Decision):
-                raise TypeError(f"Expected decide to return a Decision, got {type(decision).__name__}.")
             manifest = _manifest(cells, tables, decision, jobs, time.perf_counter() - started)
             store.write_table(store.result_stem(experiment, profile), columns, manifest)
             store.settle(experiment, profile)

@@ -75,7 +75,7 @@ def row(table: pd.DataFrame, name: str, measure: Measure | None = None) -> Any:
         ({**ANOTHER, "clients": 16}, {DRIFT: 0.032709256}, {}),
     ],
 )  # fmt: skip
-def test_orders_of_the_issue(numbers, expected, printed):
+def test_orders_and_printed_numbers(numbers, expected, printed):
     table = choose(**numbers, details=False)
     assert {name: row(table, name)["order"] for name in expected} == pytest.approx(expected, rel=1e-5)
     assert {name: row(table, name)["printed"] for name in printed} == pytest.approx(printed, rel=3e-4)

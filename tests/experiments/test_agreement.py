@@ -1,6 +1,5 @@
 """Stored results against today's code: the choice of repeated cells, allowed differences, and records."""
 
-import csv
 import os
 import random
 import sys
@@ -19,7 +18,6 @@ from dpnotes.experiments import Experiment, agreement, keep, provenance, runner,
 from dpnotes.experiments.agreement import Children, Outcome, Sample, cells_in, compare, in_order, samples_of
 from dpnotes.util import files
 from tests.attack import samples
-from tests.attack.mutants import mutants_of
 
 ROW = "| toy.mean quick | new draws | other numbers | a minute |"
 
@@ -187,74 +185,6 @@ def test_a_planted_difference_is_red_in_every_draw_that_holds_its_cell_and_in_no
         differences = [line for sample in drawn for line in compare(sample, "cpu").differences]
         red.add((2 in [sample.number for sample in drawn], bool(differences)))
     assert red == {(True, True), (False, False)}
-
-
-# ---------------------------------------------------------------- mutants of an experiment
-def judged(toy: Toy, module: str, new: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The outcome of one mutant of the toy, whose cells run in this process."""
-
-    def reran(copy: Path, *settings: Any) -> tuple[list[Any], dict[str, list[int]]]:
-        toy.reload()
-        try:
-            samples.refuse()
-        except ValueError as error:
-            return [(None, 0.0, str(error))], {}
-        return list(samples.rerun(*settings[:3])), {}
-
-    monkeypatch.setattr(catalogue, "all_experiments", lambda: [toy.experiment])
-    monkeypatch.setattr(samples, "reran", reran)
-    draws, path = [samples.draw(samples.results(), seed, 60.0) for seed in "abc"], toy.folder / f"toys/{module}.py"
-    whole = path.read_text()
-    (mutant,) = (each for each in mutants_of(f"toys/{module}.py", whole) if each.new == new)
-    row = samples.judged(mutant, toy.folder, {"toy.mean"}, draws)
-    toy.reload()
-    assert path.read_text() == whole and (row["file"], row["new"]) == (f"toys/{module}.py", new)
-    return row
-
-
-def test_a_mutant_is_noticed_where_it_changes_a_number_and_nowhere_else(toy: Toy, monkeypatch: pytest.MonkeyPatch):
-    toy.run()
-    row = judged(toy, "helper", "(2.0 + 1)", monkeypatch)
-    assert (row["cells"], row["differ"], row["share"]) == (5, 5, 1.0) and "column 'value', row 0" in row["first"]
-    row = judged(toy, "experiment", '(mean) >= (spec["limit"])', monkeypatch)
-    assert (row["cells"], row["differ"], row["share"], row["first"]) == (5, 0, 0.0, ""), "the control"
-    row = judged(toy, "experiment", "(7 + 1)", monkeypatch)
-    assert row["first"].startswith("mismatched: of other parameters or data: seed") and row["share"] == 1.0
-
-
-def test_a_mutant_concerns_the_results_whose_cells_run_its_statement():
-    text = (samples.ROOT / (file := "dpnotes/experiments/sweeps.py")).read_text()
-    known = {"toy.grid": {file: [text[: text.index("in product(*")].count("\n") + 1]}, "toy.other": {"another.py": [1]}}
-    by_line = {mutant.said: samples.users(mutant, known) for mutant in mutants_of(file, text)}
-    (used,) = (said for said in by_line if "in product(*" in said)
-    assert by_line[used] == {"toy.grid"}
-    assert by_line["low = float(betaincinv(hits, runs - hits + 1, level / 2)) if hits else 0.0"] == set(), "the control"
-
-
-def test_the_share_of_draws_takes_unknown_cells_for_the_known_ones_of_their_result(toy: Toy):
-    def of(*numbers: int) -> list[Sample]:
-        return [Sample(toy.experiment, "quick", number) for number in numbers]
-
-    rows = [(("toy.mean", 0), 1.0, "differs"), (("toy.mean", 1), 1.0, "")]
-    assert samples.share(rows, [of(0), of(1), of(2), of(2, 3), []]) == pytest.approx((1 + 0.5 + 0.75) / 5)
-    assert samples.share(rows[1:], [of(0, 1, 2)]) == 0.0 and samples.share([(None, 0.0, "crash")], [[]]) == 1.0
-
-
-def test_the_page_has_the_numbers_of_the_stored_outcomes_and_nine_in_ten_are_noticed():
-    with samples.OUTCOMES.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    run = [row for row in rows if int(row["results"])]
-    noticed, same = [row for row in run if int(row["differ"])], [row for row in run if row["why"]]
-    shares = [share for row in noticed if (share := float(row["share"])) < 1]
-    changing = len(run) - len(same)
-    assert len(run) == samples.NUMBER and len(noticed) >= 0.9 * changing
-    page = (samples.ROOT / "docs/experiments.md").read_text()
-    numbers = [len(rows), len(rows) - len(run), len(run), len(same), changing - len(shares), len(shares)]
-    found = [*numbers, f"{len(shares)} of {len(shares)}", f"{sum(shares):.1f} of {len(shares)}"]
-    table = page.partition("| mutants | number |")[2].splitlines()[2:10]
-    assert [line.split(" | ")[-1].strip(" |") for line in table] == [str(number) for number in found]
-    for told in (f"{changing} of\n{changing}", f"notices {sum(shares) / len(shares):.0%} of those that cells"):
-        assert told in page
 
 
 # ---------------------------------------------------------------- dpnotes verify

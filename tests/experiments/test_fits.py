@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpnotes.experiments.fits import Slope, power_law
+from dpnotes.experiments.fits import power_law
 
 KNOB = np.geomspace(0.01, 1.0, 7)
 
@@ -23,13 +23,6 @@ def test_a_next_order_of_known_form_is_taken_out():
     exact = (KNOB**0.5 * np.exp(0.7 * KNOB))[None]
     assert power_law(KNOB, exact).slope > 0.55
     assert power_law(KNOB, exact, correction=KNOB).slope == pytest.approx(0.5)
-
-
-def test_a_slope_says_how_wide_it_is():
-    fit = Slope(1.0, 0.9, 1.05, 2.0)
-    assert fit.half_width == pytest.approx(0.1) and fit.contains(0.9) and not fit.contains(1.06)
-    assert str(fit) == "+1.000 in [+0.900, +1.050]"
-    assert power_law(KNOB, KNOB[None]).decades == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(

@@ -262,6 +262,7 @@ def together(claims: Iterable[Guarantee]) -> Guarantee:
 
     Raises:
       ValueError: for no claims, or claims for different neighbours.
+      TypeError: if an entry is not a `Guarantee`.
 
     Example:
       >>> one = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (NOISE_IS_SECRET,))
@@ -270,6 +271,8 @@ def together(claims: Iterable[Guarantee]) -> Guarantee:
       random and was not stored; the budget of each of them was fixed without looking at the data
     """
     claims = tuple(claims)
+    for number, claim in enumerate(claims):
+        validate.instance(Guarantee, **{f"claims[{number}]": claim})
     if len({claim.relation for claim in claims}) != 1:
         raise ValueError(f"Expected claims={[claim.relation.value for claim in claims]} to be for the same neighbours.")
     if len(claims) == 1:

@@ -199,7 +199,7 @@ class Claim:
         (`dpnotes.theory.premises`).
 
     Raises:
-      ValueError: a symbol is bare or belongs to another paper, or a claim rests on itself.
+      ValueError: a symbol is bare or belongs to another paper.
     """
 
     id: str
@@ -214,8 +214,6 @@ class Claim:
     premises: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.id in self.premises:
-            raise ValueError(f"Expected premises other than {self.id} itself.")
         statements = [self.statement] + ([self.erratum.corrected] if self.erratum and self.erratum.corrected else [])
         for statement in statements:
             for symbol in symbols_of(*statement.expressions):

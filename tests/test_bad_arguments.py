@@ -191,6 +191,7 @@ def test_an_unknown_name_is_refused_by_name(name: str):
 REFUSED: list[tuple[str, str, Any, str]] = [
     ("oracles.samples.VirtualSamples", "total", 2**63, "total=9223372036854775808"),
     ("papers.adaptive_batch.algorithms.spider_of", "parameters", [], "num_runs=0"),
+    ("papers.drift_escape.algorithms.practical", "sampling_drift", 1e308, "sampling_drift=1e[+]308"),
     ("privacy.audit.pairs.MixturePair.of", "weights", torch.ones(7), "weights, .7,."),
     ("privacy.factorisation.BandedSquareRoot.max_cost", "noise_multiplier", 1e-300, "noise_multiplier=1e-300"),
     ("privacy.pld.near_least", "events", (), "num_events=0"),

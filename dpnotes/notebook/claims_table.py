@@ -165,6 +165,17 @@ class ClaimsTable:
             "open": [row.claim.id for row in self._rows if row.claim and row.is_open],
         }
 
+    def toggle(self, name: str) -> None:
+        """Open the row of a claim on this page, or close it.
+
+        Raises:
+          ValueError: the claim is not on this page.
+        """
+        row = next((row for row in self._rows if row.claim and row.claim.id == name), None)
+        if row is None:
+            raise ValueError(f"Expected a claim on this page, got {name}.")
+        row.turn()
+
     def details(self, claim: Claim) -> str:
         """The text that the row of a claim opens: HTML, with mathematics between dollar signs."""
         return details(claim, self._found[claim.id], self._verdicts.of_correction(claim), self._fallen[claim.id])
@@ -354,7 +365,11 @@ def _derivation(statement: Statement) -> list[tuple[str, str]]:
 
 
 def _vertices(statement: Rate) -> list[tuple[str, str]]:
-    found, lines = statement.balance(), []
+    try:
+        found = statement.balance()
+    except ValueError as error:
+        return [("balance", html.escape(str(error)))]
+    lines = []
     if found.regime:
         at_most_one = {name: f"{latex_of(most)} \\leq 1" for name, most in found.regime.items()}
         said = {n: "" if " >= " in n or " <= " in n else f": {_math(formula)}" for n, formula in at_most_one.items()}

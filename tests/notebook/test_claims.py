@@ -102,8 +102,10 @@ def test_a_row_opens_and_closes(table):
         assert f"$\\displaystyle {formula}$" in shown, "both formulas as mathematics"
     for word in ("verdict", "its verdict", "wording for the authors", "newer versions: ", f"dpnotes check {INVERSION}"):
         assert word in shown
-    row.button.click()
+    table.toggle(INVERSION)
     assert table.data["open"] == [] and row.detail.value == ""
+    with pytest.raises(ValueError, match=r"a claim on this page, got drift_escape\.thm2"):
+        table.toggle("drift_escape.thm2")
 
 
 def test_the_row_of_a_rate_shows_what_meets(table):

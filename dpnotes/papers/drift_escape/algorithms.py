@@ -288,14 +288,17 @@ def practical(
     *,
     gradient_bound: Positive,
     error_share: Positive = 0.25,
+    private_drift: Positive = 64.0,
+    sampling_drift: Positive = 16.0,
 ) -> DriftEscapeParameters:
     """Return oracle parameters for an escape, with the exponents of Theorem 2 and fixed factors for its logarithms.
 
     The error of an estimate has four parts: privacy noise and sampling noise, each from the fresh gradient and from the
     differences since then. Batch sizes are chosen such that each part has a root mean square of at most `error_share
-    * chi`, so that by default the total error is chi / 2. kappa balances fresh gradients and differences: it is `64
-    (G / M)^(2/3) (eta chi)^(4/3)` where privacy determines the fresh batch, and `16 (G / M) eta chi` where sampling
-    does. With a factor 1 in place of 64, a single step would reach kappa and every gradient would be fresh.
+    * chi`, so that by default the total error is chi / 2. kappa balances fresh gradients and differences: it is
+    `private_drift (G / M)^(2/3) (eta chi)^(4/3)` where privacy determines the fresh batch, and `sampling_drift (G /
+    M) eta chi` where sampling does. With a factor 1 in place of 64, a single step would reach kappa and every
+    gradient would be fresh.
 
     Args:
       escape: the parameters of Algorithm 1.
@@ -304,9 +307,10 @@ def practical(
       delta: in (0, 1).
       gradient_bound: G, above 0.
       error_share: above 0.
+      private_drift: above 0.
+      sampling_drift: above 0.
 
     Raises:
-      OverflowError: a batch is beyond floating point.
       ValueError: an argument is outside its domain.
 
     Example:
@@ -321,14 +325,20 @@ def practical(
     length = gradient_bound / escape.smoothness
 
     if 2 * multiplier * math.sqrt(dim) * error > gradient_bound:
-        kappa = 64 * length ** (2 / 3) * step ** (4 / 3)
+        kappa = private_drift * length ** (2 / 3) * step ** (4 / 3)
     else:
-        kappa = 16 * length * step
+        kappa = sampling_drift * length * step
 
     def batch(longest: float) -> float:
         return max(1.0, (longest / error) ** 2, 2 * multiplier * math.sqrt(dim) * longest / error)
 
-    first, later = batch(gradient_bound), batch(escape.smoothness * math.sqrt(kappa))
+    try:
+        first, later = batch(gradient_bound), batch(escape.smoothness * math.sqrt(kappa))
+    except OverflowError:
+        raise ValueError(
+            f"Expected batches within reach of floating point, got gradient_bound={gradient_bound!r}, "
+            f"error_share={error_share!r}, private_drift={private_drift!r}, sampling_drift={sampling_drift!r}."
+        ) from None
     return DriftEscapeParameters(escape, gradient_bound, kappa, first, later, multiplier, "practical")
 
 

@@ -34,7 +34,7 @@ TRUSTED_SERVER = Assumption("the server shows nothing but means, and every clien
 @checked
 def practical(
     escape: Escape, dim: int, epsilon: float, delta: float, num_clients: AtLeastOne, *, gradient_bound: float,
-    error_share: Positive = 0.25,
+    error_share: Positive = 0.25, private_drift: float = 64.0, sampling_drift: float = 16.0,
 ) -> DriftEscapeParameters:  # fmt: skip
     """Return oracle parameters for an escape by m clients: `algorithms.practical` for the error of their mean.
 
@@ -49,9 +49,10 @@ def practical(
       num_clients: m, at least 1.
       gradient_bound: G, above 0.
       error_share: above 0; the share of the error of the mean.
+      private_drift: above 0.
+      sampling_drift: above 0.
 
     Raises:
-      OverflowError: a batch is beyond floating point.
       ValueError: an argument is outside its domain.
 
     Example:
@@ -60,8 +61,9 @@ def practical(
       [160000, 40000, 10000]
     """
     return algorithms.practical(
-        escape, dim, epsilon, delta, gradient_bound=gradient_bound, error_share=error_share * math.sqrt(num_clients)
-    )
+        escape, dim, epsilon, delta, gradient_bound=gradient_bound, error_share=error_share * math.sqrt(num_clients),
+        private_drift=private_drift, sampling_drift=sampling_drift,
+    )  # fmt: skip
 
 
 def clients_of(

@@ -275,15 +275,15 @@ def once(make: Factory) -> None:
 
 
 @contextmanager
-def drawn() -> Iterator[list[tuple[str, tuple[int, ...], int]]]:
-    """Record the draws from secret streams while this context lasts: purpose, calls and first element."""
+def drawn(secret: bool) -> Iterator[list[tuple[str, tuple[int, ...], int]]]:
+    """Record the draws from secret streams, or from seeded ones, while this lasts: purpose, calls and first element."""
     found: list[tuple[str, tuple[int, ...], int]] = []
     numbers, words = Streams._numbers, Streams.words
 
     def note(streams: Streams, purpose: str, call: Any, start: int) -> None:
-        if streams.secret:
-            run, calls = streams._replayed[0].tolist(), torch.as_tensor(call).reshape(-1).tolist()  # type: ignore[index]
-            found.append((f"{purpose} of {run}", tuple(calls), start))
+        if streams.secret == secret:
+            key = (streams.keys if streams._replayed is None else streams._replayed)[0]
+            found.append((f"{purpose} of {key.tolist()}", tuple(torch.as_tensor(call).reshape(-1).tolist()), start))
 
     def noted_numbers(streams: Streams, kind: Any, purpose: str, call: Any, size: int, start: int) -> Tensor:
         note(streams, purpose, call, start)
@@ -304,7 +304,7 @@ def drawn_once(make: Factory) -> None:
     assert len(noise) > 4 and len(noise.unique()) == len(noise), (
         "Expected every release to have noise of its own, once."
     )
-    with drawn() as asked:
+    with drawn(secret=True) as asked:
         play(make(Bowls(data_sets(True)[:1]), 1), Streams.secure(1), torch.float64)
     assert len({*asked}) == len(asked), "Expected every purpose and call to be drawn for once."
 
@@ -470,13 +470,13 @@ def estimates_alone(make: Factory) -> None:
 
 
 def one_by_one(make: Factory) -> None:
-    """5: a run alone equals the run in its batch, to the bit; nothing is drawn twice."""
+    """5: a run alone equals the run in its batch, to the bit; nothing is drawn twice, by method or mechanism."""
     streams, problem = Streams.of("methods", range(3)), Bowls(data_sets(True)[:1])
     whole = steps_of(make(), problem, streams, 3)
     for (left, _), (right, _) in zip(whole, steps_of(make(), problem, streams.take(slice(0, 1)), 1), strict=True):
         same(left, right, "of the first run to be that of the run alone", slice(0, 1))
-    with drawn() as asked:
-        steps_of(make(), problem, Streams.secure(3), 3)
+    with drawn(secret=False) as asked:
+        steps_of(make(), problem, streams, 3)
     ended = {purpose: (purpose, *last) for purpose, *last in asked}.values()  # ended runs stay at their last call
     before = [each for each in asked if each not in ended]
     assert len({*before}) == len(before), "Expected every purpose and call to be drawn for once."

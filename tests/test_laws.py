@@ -416,6 +416,13 @@ CONTROLS: dict[str, tuple[str, Any, str]] = {
             "direction = direction + (scale * streams.normal(_PURPOSE, state.steps // 10, dim)).to(direction)",
         ), "once",
     ),
+    "a perturbation that is the mechanism's noise": (
+        "one_by_one",
+        broken(
+            lambda: StochasticSpider(30, 0.1, 5.0, 3.0, 0.3), spider_descent,
+            '_PURPOSE = "spider descent: saddle perturbation"', '_PURPOSE = "gaussian mechanism"',
+        ), "once",
+    ),
     "an ended run that moves": (
         "stopping", broken(lambda: Descent(0.1), descent, "select(moved, x, state.x),", "x * 0.99,"), "to stay",
     ),

@@ -58,7 +58,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "oracles/blocks": ("oracles/clients", "oracles/client_files"),
     "oracles/holdings": ("oracles/clients", "oracles/client_files"),
     "papers/goldstein/smoothed": ("papers/goldstein/smoothed", "papers/goldstein/algorithms", "laws"),
-    "methods/checkpoint": ("util/states", "train/loop"),
+    "methods/checkpoint": ("util/states", "random/streams", "train/loop"),
     "methods/client_checkpoint": ("oracles/clients", "oracles/client_files"),
     "methods/descent": ("papers/budget_schedules/algorithms", "oracles/clipped", "papers/noisy_sgd/algorithms", "laws"),
     "papers/drift_escape/escaping": ("methods/methods", "papers/drift_escape/algorithms", "laws"),

@@ -1,6 +1,6 @@
 """Releases: SPIDER on all data, whose noise is claimed, bounds, amplification, noise that a run chooses."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -120,6 +120,20 @@ class Says:
     noise = "gaussian"
 
 
+@dataclass(frozen=True)
+class Given(Gaussian):
+    """A class whose release is passed to its constructor."""
+
+    release: Any = field(default=None, kw_only=True)
+
+
+class InSlots(SaysGaussian):
+    __slots__ = ("noise",)
+
+    def release(self, state: Any, request: Any, streams: Streams) -> Any:
+        return Quarter().release(state, request, streams)
+
+
 class Renamed(Gaussian):
     purpose = "renamed"
 
@@ -139,7 +153,10 @@ OF_ITS_OWN = [
     Quarter(),
     type("Both", (Labelled, Quarter), {})(),
     type("Mixed", (Says, Quarter), {})(),
+    type("Priceless", (Exact,), {"cost": Laplace.cost})(),
     type("Ones", (BandedSquareRoot,), {"_coefficients": lambda self: np.ones(self.bandwidth)})(4, 2),
+    type("Accepting", (Tree,), {"accept": lambda self, *given: given})(4),
+    Given(release=Quarter().release),
     Laplace(),
     DiscreteGaussian(),
     Wrapped(Gaussian()),
@@ -152,6 +169,9 @@ def test_what_a_class_inherits_says_nothing_of_methods_of_its_own():
         assert says_gaussian(mechanism), mechanism
     for mechanism in OF_ITS_OWN:
         assert not says_gaussian(mechanism), mechanism
+    slots = InSlots.__new__(InSlots)
+    object.__setattr__(slots, "noise", "gaussian")
+    assert not says_gaussian(slots)
     with pytest.raises(ValueError, match="to add Gaussian noise, which is what is claimed"):
         MinibatchGradient(PROBLEM, FIXED, rows(0.3), 0.5, 9, clipped=True, mechanism=Quarter())
     MinibatchGradient(PROBLEM, FIXED, rows(0.3), 0.5, 9, clipped=True, mechanism=RESPONSIBLE)

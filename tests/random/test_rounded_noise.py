@@ -142,6 +142,26 @@ def test_a_search_is_on_one_grid_and_its_sensitivity_is_rounded_up(epsilon: floa
     assert scales[1:] == [2 * scales[0]] * 4 and float(state.threshold / step).is_integer()
 
 
+# ---------------------------------------------------------------- the limits that docs/privacy.md states
+def test_what_seeded_noise_gives_away_is_not_understated():
+    radii = np.sqrt(-2 * np.log(np.arange(1, 2**21, dtype=np.float64) * 2.0**-53))
+    assert round(radii[0], 2) == 8.57, "the largest"
+    # Coordinates from 4 to 8 are 2^-21 apart in float32, which distinguishes radii that are further apart.
+    told = (radii[:-1] - radii[1:] > 2.0**-21).sum() * 2.0**-53
+    assert 2e-11 < told < 4e-11 and told * 1e6 > 1e-5
+
+
+def test_a_float32_sum_moves_by_more_than_its_sensitivity():
+    terms = torch.rand(20_000, generator=torch.Generator().manual_seed(0)) * 0.2 + 0.8
+    excess = terms.sum().double() - torch.stack([terms.index_fill(0, torch.tensor(row), 0).sum() for row in range(500)])
+    worst = float((excess - terms[:500].double()).max())
+    assert 0.0005 < worst < 0.01, "privacy.md says .0025; a processor adds in its own order"
+    exact = terms.double().sum() - torch.stack(
+        [terms.double().index_fill(0, torch.tensor(row), 0).sum() for row in range(500)]
+    )
+    assert float((exact - terms[:500].double()).max()) < 1e-9, "control: float64 moves by the term"
+
+
 # ---------------------------------------------------------------- attacks
 @pytest.mark.slow
 @pytest.mark.parametrize("name", lattice.ATTACKS)

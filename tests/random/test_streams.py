@@ -19,6 +19,7 @@ from dpnotes.core import FRESH, Relation, Request, Sensitive, Status
 from dpnotes.methods import checkpoint
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.privacy.tree import Tree
@@ -335,3 +336,15 @@ def test_keys_are_what_philox_sees_of_them():
     for keys in (torch.ones(1, 2), torch.ones(2, dtype=torch.int64), torch.ones(1, 3, dtype=torch.int64)):
         with pytest.raises(ValueError, match="Expected keys"):
             Streams(keys)
+
+
+def test_a_run_s_guarantee_says_whether_its_seed_is_secret():
+    problem = CustomProblem(lambda p, x: 0.5 * ((p - x) ** 2).sum(), 3, torch.linspace(-1, 1, 12).view(4, 3).double())
+    said = [
+        str(private_gradient_descent(
+            problem, [uniform(0.5, 2)], torch.zeros(1, 3).double(), streams, clip=1.0, step_size=0.1, delta=1e-5
+        ).guarantees[0])
+        for streams in (Streams.of(0, ["a"]), Streams.secure(1))
+    ]  # fmt: skip
+    assert "this run's seed is known, so that it is a demonstration" in said[0]
+    assert "demonstration" not in said[1] and "operating system" in said[1]

@@ -157,21 +157,6 @@ def test_every_output_of_every_calculator_says_what_it_is():
     assert roles == set(Role), "a role that nothing has"
 
 
-def test_roles_by_letter():
-    """An accuracy has the same name in each paper, and a letter has one role in a paper, except as listed here."""
-    expected = {
-        "adaptive_batch": {"alpha": Role.ACCURACY, "n": Role.SAMPLE_SIZE, "steps": Role.EVALUATIONS},
-        "budget_schedules": {"erub": Role.ACCURACY, "integer_steps": Role.EVALUATIONS, "rho": Role.PARAMETER},
-        "drift_escape": {"n": Role.SAMPLE_SIZE, "T": Role.EVALUATIONS, "r": Role.PARAMETER},
-        "goldstein": {"n": Role.SAMPLE_SIZE, "m": Role.EVALUATIONS, "T": Role.EVALUATIONS, "bound": Role.ACCURACY},
-        "noisy_sgd": {"alpha": Role.ACCURACY, "T": Role.EVALUATIONS, "Delta": Role.PARAMETER},
-    }
-    for name, calculator in EVERY.items():
-        for letter, role in expected[name.split(".")[0]].items():
-            if letter in calculator.outputs:
-                assert calculator.outputs[letter].role is role, name
-
-
 def test_lower_bounds_are_floors():
     floors = {f"{name}.{key}" for name, one in EVERY.items() for key, output in one.outputs.items() if output.floor}
     assert floors == {"adaptive_batch.LOWER_BOUND.alpha", "budget_schedules.LEAST_DYNAMIC.lower"}

@@ -3,7 +3,6 @@
 import importlib
 import itertools
 import math
-import re
 from fractions import Fraction
 
 import numpy as np
@@ -24,25 +23,6 @@ LETTERS = {
     "goldstein": "n d epsilon delta L - - Phi - alpha R - - - -",
     "noisy_sgd": "n d epsilon delta - L rho f_max - - - - - sigma B",
 }
-# The meanings of the common names; other meanings of the same words do not count.
-MEANINGS = {
-    "num_examples": r"number of (training )?(examples|samples)(,.*each.*)?$",
-    "dim": r"dimension( of the parameters)?$",
-    "epsilon": r"privacy loss$",
-    "delta": r"failure probability of privacy$",
-    "lipschitz": r"Lipschitz constant of the loss",
-    "smoothness": r"smoothness( of the loss of one example)?$",
-    "hessian_lipschitz": r"Lipschitz constant of the Hessian$",
-    "initial_gap": r"(initial (gap|excess risk)|bound of [Ff]).*",
-    "clients": r"number of clients$",
-    "radius": r"Goldstein radius$",
-    "distance": r"distance to a minimiser, or diameter",
-    "condition_number": r"condition number",
-    "failure": r"failure probability of (the error bounds|Algorithm 1)$",
-    "gradient_noise": r"scale of a sample's gradient around the gradient$",
-    "batch_size": r"batch size$",
-}
-NOT_THE_PROBLEMS = {("goldstein", "H")}  # the constant of a smoothed loss
 
 
 def notation(paper: str) -> list[PaperSymbol]:
@@ -62,16 +42,6 @@ def test_the_letters_of_the_common_names(paper: str):
     assert found == {name: [] if letter == "-" else [letter] for name, letter in expected.items()}
 
 
-@pytest.mark.parametrize("paper", papers.PAPERS)
-def test_every_letter_with_the_meaning_of_a_common_name_has_it(paper: str):
-    symbols = notation(paper)
-    assert all(len(letters) < 2 for letters in common_letters(symbols).values()), "one letter for a common name"
-    for symbol in symbols:
-        meant = [name for name, pattern in MEANINGS.items() if re.match(pattern, symbol.meaning)]
-        if (paper, symbol.name) not in NOT_THE_PROBLEMS:
-            assert meant == [symbol.common] * bool(symbol.common), (symbol, symbol.meaning)
-
-
 def test_a_common_name_has_one_unit_in_all_papers():
     def units(*more: PaperSymbol) -> dict[str, set[str]]:
         found = [*itertools.chain(*map(notation, papers.PAPERS)), *more]
@@ -80,14 +50,6 @@ def test_a_common_name_has_one_unit_in_all_papers():
     assert all(len(found) == 1 for found in units().values())
     wrong = PaperSymbols("noisy_sgd").symbol("L", "smoothness", common="lipschitz")
     assert len(units(wrong)["lipschitz"]) == 2, "control"
-
-
-def test_a_symbol_with_a_common_name_is_copied_with_it():
-    import pickle
-
-    (letter,) = [symbol for symbol in notation("noisy_sgd") if symbol.common == "smoothness"]
-    assert pickle.loads(pickle.dumps(letter)) == letter and pickle.loads(pickle.dumps(letter)).common == "smoothness"
-    assert isinstance(letter, sympy.Symbol)
 
 
 # ---------------------------------------------------------------- orders

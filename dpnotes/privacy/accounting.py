@@ -413,6 +413,8 @@ def assumptions_of(streams: Streams, *, rounded_once: bool = False) -> tuple[Ass
     Example:
       >>> [a.statement for a in assumptions_of(Streams.of(0, ["a", "a"]))][-1]
       'of the runs that share their noise only one is published'
+      >>> [a.basis for a in assumptions_of(Streams.secure(1))]  # no sum is taken to be rounded once
+      ['assumed', 'assumed', 'assumed']
     """
     shared = not streams.secret and len(streams.keys.unique(dim=0)) < len(streams)
     return assumptions_of_runs(secret_seed=streams.secret, shared_noise=shared, rounded_once=rounded_once)

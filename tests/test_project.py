@@ -228,11 +228,6 @@ def test_the_examples_of_the_pages_run():
         assert examples and not failures, page.name
 
 
-def test_control_an_example_that_is_wrong_is_seen(tmp_path: Path):
-    (tmp_path / "page.md").write_text("    >>> 1 + 1\n    3\n")
-    assert doctest.testfile(str(tmp_path / "page.md"), module_relative=False).failed == 1
-
-
 # ---------------------------------------------------------------- make on a machine that lacks something
 @pytest.mark.parametrize(
     ("script", "message"),

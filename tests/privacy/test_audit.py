@@ -335,6 +335,8 @@ def test_the_bound_of_one_run_is_where_the_p_value_reaches_the_level():
     assert one_run(coins, guesses * 0, delta=1e-5, relation=ZERO_OUT).epsilon == 0.0
     assert one_run(coins[:1], guesses[:1], delta=1e-5, relation=ZERO_OUT).epsilon == 0.0  # a single coin shows nothing
     assert one_run(coins, -guesses, delta=1e-5, relation=ZERO_OUT).epsilon == 0.0
+    with pytest.raises(ValueError, match="guesses to be 1, 0 or -1"):
+        one_run(coins, 2 * guesses, delta=1e-5, relation=ZERO_OUT)
 
 
 def test_guesses_go_to_the_ends():

@@ -154,6 +154,7 @@ def test_a_delta_that_is_spent_on_failures_is_not_spent_again():
     for claim, released in (
         (replace(run, delta=run.delta + 1e-3), iterates),
         (replace(run, nominal_epsilon=math.inf), []),
+        (replace(run, nominal_epsilon=0.5), []),
     ):
         with pytest.raises(ValueError, match="Expected claim=.* a part of its delta is spent on failures"):
             task.guarantee(released, claim, streams)

@@ -134,7 +134,7 @@ class Records:
                     self.refused.add(path)
             except ValueError as error:
                 if line.endswith(b"\n"):  # the last line may still be written
-                    self.damage.append(f"Expected byte {place} of {path} to begin a record: {error}.")
+                    self.damage.append(f"Expected byte {place} of {path} to begin a record of this version: {error}.")
             place += len(line)
         return found
 

@@ -4,7 +4,8 @@ from dpnotes.experiments.agreement import verify
 from dpnotes.experiments.cells import bring, export, keep
 from dpnotes.experiments.chances import Simulation, simulate
 from dpnotes.experiments.costs import Cost
-from dpnotes.experiments.outcomes import Answers, Outcome, answering, outcome
+from dpnotes.experiments.outcomes import Answers, Outcome, outcome
+from dpnotes.experiments.preregistration import Preregistration
 from dpnotes.experiments.runner import run, status
 from dpnotes.experiments.spec import (
     FLOAT32,
@@ -23,7 +24,7 @@ from dpnotes.experiments.store import Result, clean, decide_again, load, outstan
 
 __all__ = [
     "FLOAT32", "FLOAT64", "NOT_STATED", "Answers", "Cell", "Chances", "Context", "Cost", "Decision", "Experiment",
-    "Outcome", "PaperFigure", "Result", "Setting", "Simulation", "Spec", "answering", "bring", "clean",
+    "Outcome", "PaperFigure", "Preregistration", "Result", "Setting", "Simulation", "Spec", "bring", "clean",
     "decide_again", "export", "keep", "load", "outcome", "outstanding", "results_folder", "run",
     "simulate", "status", "verify",
 ]  # fmt: skip

@@ -4,12 +4,10 @@ A rule says "reproduced" of the prediction that it tests, and some predictions a
 the answer to the experiment's question instead, then what the paper says about it.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from dpnotes.experiments.costs import Cost
     from dpnotes.experiments.spec import Decision, Experiment
 
 AS_PREDICTED, AGAINST, NO_CLAIM = "as the paper predicts", "against the paper", "not the paper's claim"
@@ -108,19 +106,3 @@ def _first_word(sentence: str) -> Word:
 def _fact(text: str) -> tuple[str, str]:
     name, mark, value = text.partition(": ")
     return (name, value) if mark else ("", text)
-
-
-def answering(
-    experiments: "Iterable[Experiment]",
-    answers: Mapping[str, Answers],
-    costs: "Mapping[str, Mapping[str, Cost]] | None" = None,
-) -> "tuple[Experiment, ...]":
-    """Return the experiments with the answers to their questions, and the costs of their profiles, by name.
-
-    Raises:
-      ValueError: an experiment without answers, or answers of no experiment.
-    """
-    experiments, costs = tuple(experiments), costs or {}
-    if unknown := {experiment.name for experiment in experiments} ^ {*answers}:
-        raise ValueError(f"Expected answers for every experiment and no other, got a difference in {sorted(unknown)}.")
-    return tuple(replace(one, answers=answers[one.name], wants=costs.get(one.name, {})) for one in experiments)

@@ -314,8 +314,8 @@ class Experiment:
         bit, for any number; torchrun may start it.
       figure: the paper's own, if it has one.
       simulation: of its results, by which its rule is tried out before the run.
-      wants: by profile, what it costs and why it is outstanding, if it is (`answering` puts it in).
-      answers: the answers to the question, ours and the paper's (`answering` puts them in).
+      wants: by profile, what it costs and why it is outstanding, if it is.
+      answers: the answers to the question, ours and the paper's.
     """
 
     paper: str

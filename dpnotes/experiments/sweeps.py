@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpnotes.experiments.chances import Simulation
+from dpnotes.experiments.preregistration import Preregistration
 from dpnotes.experiments.spec import FLOAT64, Cell, Experiment, Spec
 from dpnotes.util import validate
 
@@ -54,27 +55,27 @@ def profiles(name: str, parameters: Given, quick: Given | None = None, paper: Gi
     return of("quick", quick), of("paper", paper)
 
 
-def study(specs: Sequence[Spec], functions: tuple[Any, ...], title: str, question: str, **more: Any) -> Experiment:
+def study(stated: Preregistration, specs: Sequence[Spec], functions: tuple[Any, ...], **more: Any) -> Experiment:
     """The experiment of some specs, with its chances in them.
 
     Args:
+      stated: its words.
       specs: one a profile.
       functions: `cells`, `run_cell` and `decide`; then `simulated`, the `frame` of the study's `Simulation`, unless
         `simulation` is among the further fields.
-      title: as `Experiment`.
-      question: as `Experiment`.
-      **more: further fields of `Experiment`; `prediction`, `rival` and `stated` are those of its `Simulation`.
+      **more: further fields of `Experiment`; and `chances`, by profile, which are those `stated` of its `Simulation`.
         Tolerances are those of float64 if not given.
     """
     cells, run_cell, decide, *frame = functions
     if frame:
-        said = {name: more.pop(name) for name in ("prediction", "rival", "stated")}
+        said = {"prediction": stated.prediction, "rival": stated.rival, "stated": more.pop("chances")}
         more["simulation"] = Simulation(frame=frame[0], **said)
     if simulation := more.get("simulation"):
         specs = [replace(spec, chances=simulation.chances(spec.profile)) for spec in specs]
     return Experiment(
-        paper=specs[0].paper, name=specs[0].experiment, title=title, question=question, cells=cells, run_cell=run_cell,
-        decide=decide, specs={spec.profile: spec for spec in specs}, **{"tolerances": FLOAT64, **more},
+        paper=specs[0].paper, name=specs[0].experiment, title=stated.title, question=stated.question, cells=cells,
+        run_cell=run_cell, decide=decide, specs={spec.profile: spec for spec in specs}, answers=stated.answers,
+        **{"tolerances": FLOAT64, **more},
     )  # fmt: skip
 
 

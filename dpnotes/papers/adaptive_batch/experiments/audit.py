@@ -1,4 +1,31 @@
-"""Privacy of what is printed and of what is built: exact from densities, and from below by samples."""
+"""Privacy audit of stochastic Spider, as printed and as corrected.
+
+Question:
+  Are the printed variants of the algorithm as private as they claim?
+
+The paper:
+  Yes: Theorem 2.2 and Lemma 3.7, read literally.
+
+Rule:
+  A claim is refuted exactly if the densities of two neighbours force a larger epsilon at its delta, and by samples if
+  the lower bound of an audit at level 1% exceeds it. Reproduced if every printed variant is refuted both ways, by an
+  audit whose power was at least 99% beforehand, and no corrected one is either way, the library's own oracle
+  included; of that the bound is to be at least half of the claim, and half of its noise would be caught with the same
+  power. Not reproduced if the densities refute a corrected variant or do not refute a printed one. Undecided
+  otherwise.
+
+If reproduced:
+  No: densities and audits refute every printed variant, and no corrected one.
+
+If not reproduced:
+  Yes: some printed variant stands, or a corrected one falls, too.
+
+Prediction:
+  densities are exact; audits have a power of 99% and refute what is private in 1%
+
+Rival:
+  one printed line is private after all
+"""
 
 import math
 from dataclasses import dataclass, field
@@ -11,7 +38,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Guarantee, Relation
-from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, study
 from dpnotes.guarantees import Basis
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
@@ -24,16 +51,9 @@ from dpnotes.privacy.museum.releases import prefix_sums
 from dpnotes.privacy.tree import Tree
 from dpnotes.random.streams import Streams
 
-RULE = (
-    "A claim is refuted exactly if the densities of two neighbours force a larger epsilon at its delta, and by samples "
-    "if the lower bound of an audit at level 1% exceeds it. Reproduced if every printed variant is refuted both ways, "
-    "by an audit whose power was at least 99% beforehand, and no corrected one is either way, the library's own oracle "
-    "included; of that the bound is to be at least half of the claim, and half of its noise would be caught with the "
-    "same power. Not reproduced if the densities refute a corrected variant or do not refute a printed one. Undecided "
-    "otherwise."
-)
+STATED = Preregistration.of(__doc__)
 PARAMETERS = {
-    "decision_rule": RULE, "seed": "adaptive_batch.audit", "epsilon": 1.0, "delta": 1e-5, "leaves": 16,
+    "decision_rule": STATED.rule, "seed": "adaptive_batch.audit", "epsilon": 1.0, "delta": 1e-5, "leaves": 16,
     # Of the library's oracle: samples see more of a claim at a larger epsilon and delta.
     "oracle_epsilon": 3.0, "oracle_delta": 1e-3, "runs": Each(20_000, 500_000),
 }  # fmt: skip
@@ -211,9 +231,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide, simulated),
-    "Privacy audit of stochastic Spider, as printed and as corrected",
-    "Are the printed variants of the algorithm as private as they claim?",
-    prediction="densities are exact; audits have a power of 99% and refute what is private in 1%",
-    rival="one printed line is private after all", stated={"quick": (0.915, 0.0), "paper": (0.915, 0.0)}, cpu_only=True,
+    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated),
+    chances={"quick": (0.915, 0.0), "paper": (0.915, 0.0)}, cpu_only=True,
 )  # fmt: skip

@@ -1,4 +1,33 @@
-"""Batches and escape: below b = M / (2 lambda) descent at the step size 1 / M converges to the saddle."""
+"""Escape from a saddle against batch size: the counterexample to Lemma 3.3.
+
+Question:
+  Does descent at the step size 1 / M leave a saddle of curvature -lambda with batches of every size?
+
+The paper:
+  Yes: Lemma 3.3, from Wang et al. (2019), which asks for accurate estimates alone.
+
+Rule:
+  On f(x; z) = ((M - lambda) z - lambda) x^2 / 2 the Lyapunov exponent of descent on batches of b changes its sign
+  where eta = 2 b lambda / M^2, to first order in lambda: at the step size 1 / M where b = M / (2 lambda). Reproduced
+  if, for both laws of z and in every row, the exponent's sign changes once, at 0.8 to 1.25 times that boundary by
+  interpolation, and exponents outside of that range are over 4 standard errors from 0; at most 10% of runs escape at
+  half the boundary or less, and at least 90% at twice the boundary or more; and, with coins and batches of 1 at the
+  step size 1 / M, the exponent is ln(4 lambda / M) / 2 within 4 standard errors. Not reproduced if an exponent has
+  the other sign by more than 4 standard errors at half or twice the boundary or beyond, or either fraction is on the
+  other side of 50%. Undecided otherwise.
+
+If reproduced:
+  No: batches of fewer than about M / (2 lambda) examples do not leave the saddle.
+
+If not reproduced:
+  Yes: some batch below the boundary M / (2 lambda) leaves, or some batch above it stays.
+
+Prediction:
+  exponents are those of the first order in lambda, and logarithms of lengths are random walks
+
+Rival:
+  the same, with the sign's change at 1.5 times the predicted boundary
+"""
 
 from functools import partial
 
@@ -7,22 +36,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, study, tabulated
 from dpnotes.random.streams import Streams
 
-RULE = (
-    "On f(x; z) = ((M - lambda) z - lambda) x^2 / 2 the Lyapunov exponent of descent on batches of b changes its sign "
-    "where eta = 2 b lambda / M^2, to first order in lambda: at the step size 1 / M where b = M / (2 lambda). "
-    "Reproduced if, for both laws of z and in every row, the exponent's sign changes once, at 0.8 to 1.25 times that "
-    "boundary by interpolation, and exponents outside of that range are over 4 standard errors from 0; at most 10% of "
-    "runs escape at half the boundary or less, and at least 90% at twice the boundary or more; and, with coins and "
-    "batches of 1 at the step size 1 / M, the exponent is ln(4 lambda / M) / 2 within 4 standard errors. Not "
-    "reproduced if an exponent has the other sign by more than 4 standard errors at half or twice the boundary or "
-    "beyond, or either fraction is on the other side of 50%. Undecided otherwise."
-)
+STATED = Preregistration.of(__doc__)
 PARAMETERS = {
-    "decision_rule": RULE, "seed": "adaptive_batch.escape",
+    "decision_rule": STATED.rule, "seed": "adaptive_batch.escape",
     # Both in units of the deterministic escape: ln of the ratio of lengths, and steps times eta lambda.
     "leaves_at": 8.0, "window": 50.0, "ratios": [0.25, 0.5, 0.8, 1.25, 2.0, 4.0], "repeats": Each(100, 400),
     "curvatures": Each([0.0125, 0.025, 0.05], [0.003125, 0.00625, 0.0125, 0.025, 0.05]),
@@ -167,10 +187,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide, simulated),
-    "Escape from a saddle against batch size: the counterexample to Lemma 3.3",
-    "Does descent at the step size 1 / M leave a saddle of curvature -lambda with batches of every size?",
-    prediction="exponents are those of the first order in lambda, and logarithms of lengths are random walks",
-    rival="the same, with the sign's change at 1.5 times the predicted boundary",
-    stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)}, cpu_only=True,
+    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    cpu_only=True,
 )  # fmt: skip

@@ -1,4 +1,43 @@
-"""Samples until the first second-order stationary point against gamma, d and epsilon: the exponents of six methods."""
+"""Samples until a second-order stationary point: six methods against gamma, and against d and epsilon.
+
+Question:
+  Do adaptive batches with the tree need gamma^-2 samples where SPIDER or either alone needs gamma^(-7/3)?
+
+The paper:
+  Yes: Section 1, comparison with Ganesh et al. (2023).
+
+Rule:
+  The exponents are those of a limit, small gamma. On the instance, what comes next is less by one power of gamma: the
+  way down from the ridge beside that along it, the first fresh gradient beside the differences, a step beside kappa.
+  So ln(samples used) is fitted by a + b ln(gamma) + c gamma, and of adaptive batches with the tree in d and in
+  epsilon by a + b ln(d) + c / sqrt(d) and a + b ln(epsilon) + c epsilon, since fresh gradients cost 1 / kappa of the
+  differences; with bootstrap intervals of b over seeds, and the plain slope printed beside. Intervals are of 99.75%,
+  so that the eight below hold jointly with 98%. A method passes if the interval contains its exponent (-2 tree and
+  adaptive batches, -7/3 independent noise and fixed batches, which is SPIDER, -7/3 with either ingredient alone, -3
+  adaptive batches without noise, -5/2 SPIDER at a step size of sqrt(gamma)) and no other of these, reaches at most
+  0.05 to either side, and rests on two decades of gamma. The exponents in d (1/2) and in epsilon (-1) pass likewise
+  if, beside, every run of theirs asks for a fresh gradient more than once. Reproduced if all eight pass, every run
+  arrives, and no estimate along any run is off by more than gamma. Not reproduced if a run does not arrive, an
+  estimate is off by more, an interval lies more than 0.05 to the side of more samples than its exponent promises, or
+  that of one ingredient alone to the side of fewer. Undecided otherwise.
+
+Earlier rule:
+  Six laws, without the two of one ingredient alone, each with an interval of 99.17%; those in d and epsilon by their
+  plain slopes, at values where kappa is longer than the whole path. It said reproduced: -2.516, -2.003, -2.990,
+  -2.335, +0.504 and -0.997; but no run of the last two asked for a fresh gradient more than once.
+
+If reproduced:
+  Yes: the exponent is -2 with both, and -7/3 with either alone or with none.
+
+If not reproduced:
+  No: some method needs more samples than its exponent says.
+
+Prediction:
+  the eight laws with their next orders, in proportion to the amplitude, 2% of scatter beside it
+
+Rival:
+  the same, but -2.1 for adaptive batches with the tree, a third of the way back to SPIDER
+"""
 
 from itertools import product
 from typing import Any
@@ -7,33 +46,13 @@ import numpy as np
 import pandas as pd
 import torch
 
-from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.fits import Slope, fitted
 from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, columns_of, profiles, spaced, study, tabulated
 from dpnotes.papers.adaptive_batch.experiments.ramps import RampParameters, Ramps, first_stationary
 from dpnotes.random.streams import Streams
 
-RULE = (
-    "The exponents are those of a limit, small gamma. On the instance, what comes next is less by one power of gamma: "
-    "the way down from the ridge beside that along it, the first fresh gradient beside the differences, a step beside "
-    "kappa. So ln(samples used) is fitted by a + b ln(gamma) + c gamma, and of adaptive batches with the tree in d "
-    "and in epsilon by a + b ln(d) + c / sqrt(d) and a + b ln(epsilon) + c epsilon, since fresh gradients cost 1 / "
-    "kappa of the differences; with bootstrap intervals of b over seeds, and the plain slope printed beside. Intervals "
-    "are of 99.75%, so that the eight below hold jointly with 98%. A method passes if the interval contains its "
-    "exponent (-2 tree and adaptive batches, -7/3 independent noise and fixed batches, which is SPIDER, -7/3 with "
-    "either ingredient alone, -3 adaptive batches without noise, -5/2 SPIDER at a step size of sqrt(gamma)) and no "
-    "other of these, reaches at most 0.05 to either side, and rests on two decades of gamma. The exponents in d (1/2) "
-    "and in epsilon (-1) pass likewise if, beside, every run of theirs asks for a fresh gradient more than once. "
-    "Reproduced if all eight pass, every run arrives, and no estimate along any run is off by more than gamma. Not "
-    "reproduced if a run does not arrive, an estimate is off by more, an interval lies more than 0.05 to the side of "
-    "more samples than its exponent promises, or that of one ingredient alone to the side of fewer. Undecided "
-    "otherwise."
-)
-EARLIER = (
-    "Six laws, without the two of one ingredient alone, each with an interval of 99.17%; those in d and epsilon by "
-    "their plain slopes, at values where kappa is longer than the whole path. It said reproduced: -2.516, -2.003, "
-    "-2.990, -2.335, +0.504 and -0.997; but no run of the last two asked for a fresh gradient more than once."
-)
+STATED = Preregistration.of(__doc__)
 # In the order of how long they take. Noise of the tree and batches that adapt to moves are the two ingredients of
 # Section 1.2; "spider" has neither, "private" has both.
 EXPONENTS = {
@@ -51,7 +70,7 @@ AMPLITUDES = {
 }  # fmt: skip
 _SWEEP = {"points": 9, "accuracy": Each(0.02, 0.01)}
 PARAMETERS = {
-    "decision_rule": RULE, "earlier_rule": EARLIER, "seed": "adaptive_batch.slopes: eight laws",
+    "decision_rule": STATED.rule, "earlier_rule": STATED.earlier_rule, "seed": "adaptive_batch.slopes: eight laws",
     # Every run has an instance of its own, with an amplitude B between the base and so many times as much.
     "spread": 1.6,
     # alpha = gamma / 12: noise of a tree of 10^6 leaves is up to sqrt(19) alpha on some estimates.
@@ -268,10 +287,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide, simulated),
-    "Samples until a second-order stationary point: six methods against gamma, and against d and epsilon",
-    "Do adaptive batches with the tree need gamma^-2 samples where SPIDER or either alone needs gamma^(-7/3)?",
-    prediction="the eight laws with their next orders, in proportion to the amplitude, 2% of scatter beside it",
-    rival="the same, but -2.1 for adaptive batches with the tree, a third of the way back to SPIDER",
-    stated={"quick": (0.96, 0.0), "paper": (0.985, 0.0)}, rule=("earlier_rule",), cpu_only=True,
+    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.96, 0.0), "paper": (0.985, 0.0)},
+    rule=("earlier_rule",), cpu_only=True,
 )  # fmt: skip

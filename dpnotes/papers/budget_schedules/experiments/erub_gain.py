@@ -1,4 +1,30 @@
-"""The gain of the best dynamic schedule over the best uniform one, by the theorem's bounds, over N and kappa."""
+"""Gain of dynamic over uniform schedules, by the bounds.
+
+Question:
+  Do the bounds of Theorems 4.3 and 4.5, at their exact minima, differ by a factor ln N?
+
+The paper:
+  Yes: Section 4.2, first paragraph.
+
+Rule:
+  The gain is the ratio of the least bounds over schedules and integer numbers of steps, at least one. Reproduced if
+  it is nowhere below 1 by more than 1e-9, does not fall with N by more than 1% (numbers of steps are whole) wherever
+  kappa^2 alpha < 1, and its growth a unit of ln N over the last decade with kappa^2 alpha < 1e-4 is within 10% of 2
+  kappa (1 - sqrt(gamma))^2 / ln(1/gamma) at every condition number: a saved factor ln N, with its constant. Not
+  reproduced if any of this fails; undecided if at some condition number no decade has kappa^2 alpha < 1e-4.
+
+If reproduced:
+  Yes: the ratio grows as ln N.
+
+If not reproduced:
+  No: the ratio does not grow as ln N.
+
+Prediction:
+  the bounds are what they are; nothing is random
+
+Rival:
+  the gain grows with ln N by a fifth less
+"""
 
 from functools import lru_cache
 from typing import Any
@@ -6,20 +32,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.papers.budget_schedules.calculators import GAIN, ZCDP
 
-RULE = (
-    "The gain is the ratio of the least bounds over schedules and integer numbers of steps, at least one. Reproduced "
-    "if it is nowhere below 1 by more than 1e-9, does not fall with N by more than 1% (numbers of steps are whole) "
-    "wherever kappa^2 alpha < 1, and its growth a unit of ln N over the last decade with kappa^2 alpha < 1e-4 is "
-    "within 10% of 2 kappa (1 - sqrt(gamma))^2 / ln(1/gamma) at every condition number: a saved factor ln N, with its "
-    "constant. Not reproduced if any of this fails; undecided if at some condition number no decade has "
-    "kappa^2 alpha < 1e-4."
-)
+STATED = Preregistration.of(__doc__)
 PARAMETERS = {
-    "decision_rule": RULE, "epsilon": 4.0, "delta": 1e-8, "dim": 60, "clip": 4.0, "smoothness": 1.0,
+    "decision_rule": STATED.rule, "epsilon": 4.0, "delta": 1e-8, "dim": 60, "clip": 4.0, "smoothness": 1.0,
     "initial_gap": 0.6931471805599453, "log10_num_examples": Each([3.0, 8.0, 21], [2.0, 10.0, 161]),
     "condition_numbers": Each([2, 10, 100, 1000], [2, 5, 10, 20, 50, 100, 200, 500, 1000]),
 }  # fmt: skip
@@ -85,8 +104,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide, simulated), "Gain of dynamic over uniform schedules, by the bounds",
-    "Do the bounds of Theorems 4.3 and 4.5, at their exact minima, differ by a factor ln N?",
-    prediction="the bounds are what they are; nothing is random", rival="the gain grows with ln N by a fifth less",
-    stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)}, cpu_only=True,
+    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    cpu_only=True,
 )  # fmt: skip

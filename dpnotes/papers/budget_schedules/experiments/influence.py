@@ -1,4 +1,43 @@
-"""Figure 1, left: how much the noise of each step counts in the end, estimated by retraining."""
+"""Figure 1, left: influence of each step's noise, by retraining.
+
+Question:
+  Does the influence of a step's noise on the final loss grow exponentially with the step?
+
+The paper:
+  Yes: Section 5 and Figure 1, left.
+
+Rule:
+  The paper states its data scale, a largest norm of 10, but neither the number of steps nor the start: each choice of
+  these two is a reading, at the stated scale. Other scales are shown and do not count. Under a reading the claim is
+  reproduced if the mean influence is above 0 at every probed step and grows exponentially rather than along a
+  straight line: ln(influence) is fitted with R^2 of at least 90%, a straight line through the influence itself fits
+  worse in at least 95% of bootstrap resamples of the repeats, and the 95% bootstrap interval of the slope of
+  ln(influence) is above 0. Under a reading it is not reproduced if the influence is below 0 at a probed step, or the
+  straight line fits better in at least 95% of the resamples, or ln(influence) is fitted with R^2 under 70%. Above and
+  below 0 are one-sided t-tests over repeats, 5% by Bonferroni over the probes of a reading to be above, and over
+  those of all readings to be below. Reproduced if under three quarters of the readings, and under none the claim is
+  not reproduced; not reproduced if under none it is reproduced, and under at least one it is not. Undecided
+  otherwise, and if a run did not finish; under how many readings what is said is told in any case. An earlier rule
+  asked for a straight line in ln(influence) at every data scale, at one number of steps and one start, and compared
+  it with nothing; it said 'not reproduced' of 50 steps and 4 repeats. The rule after it counted readings at all data
+  scales alike; the present one was chosen when these runs were known (post hoc), since the paper states the scale.
+
+If reproduced:
+  Yes: the influence grows exponentially rather than along a straight line.
+
+If not reproduced:
+  No: under no reading of the setup that was run does the influence grow exponentially.
+
+If undecided:
+  The readings of what the paper leaves open, steps and start, disagree.
+
+Prediction:
+  the influence is 0.98^(T - t) under every reading; each repeat scatters by a tenth of it, and by a twentieth of the
+  last one, as in pilots of 3 repeats
+
+Rival:
+  it grows along a straight line between the same ends
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +48,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Status
-from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
@@ -25,28 +64,12 @@ from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 from dpnotes.util.states import flatten, restore
 
-RULE = (
-    "The paper states its data scale, a largest norm of 10, but neither the number of steps nor the start: each "
-    "choice of these two is a reading, at the stated scale. Other scales are shown and do not count. Under a reading "
-    "the claim is reproduced if the mean influence is above 0 at every probed step and grows exponentially rather "
-    "than along a straight line: ln(influence) is fitted with R^2 of at least 90%, a straight line through the "
-    "influence itself fits worse in at least 95% of bootstrap resamples of the repeats, and the 95% bootstrap "
-    "interval of the slope of ln(influence) is above 0. Under a reading it is not reproduced if the influence is "
-    "below 0 at a probed step, or the straight line fits better in at least 95% of the resamples, or ln(influence) is "
-    "fitted with R^2 under 70%. Above and below 0 are one-sided t-tests over repeats, 5% by Bonferroni over the "
-    "probes of a reading to be above, and over those of all readings to be below. Reproduced if under three quarters "
-    "of the readings, and under none the claim is not reproduced; not reproduced if under none it is reproduced, and "
-    "under at least one it is not. Undecided otherwise, and if a run did not finish; under how many readings what is "
-    "said is told in any case. An earlier rule asked for a straight line in ln(influence) at every data scale, at one "
-    "number of steps and one start, and compared it with nothing; it said 'not reproduced' of 50 steps and 4 repeats. "
-    "The rule after it counted readings at all data scales alike; the present one was chosen when these runs were "
-    "known (post hoc), since the paper states the scale."
-)
+STATED = Preregistration.of(__doc__)
 STATED_NORM = 10.0  # Section 5, Setup
 LEVEL = 0.05  # of the tests of a reading, and of all
 PARAMETERS = {
-    "decision_rule": RULE, "seed": "influence, second", "num_examples": 1000, "num_components": 60, "num_hidden": 1000,
-    "activation": "tanh", "clip": 4.0, "step_size": 0.1, "epsilon": 4.0, "delta": 1e-8,
+    "decision_rule": STATED.rule, "seed": "influence, second", "num_examples": 1000, "num_components": 60,
+    "num_hidden": 1000, "activation": "tanh", "clip": 4.0, "step_size": 0.1, "epsilon": 4.0, "delta": 1e-8,
     "num_steps": Each([50], [50, 100, 150]), "output_scales": [1.0, 5.0], "max_norms": Each([10.0], [5.0, 10.0, 20.0]),
     "probes": Each([0.0, 0.33, 0.67, 1.0], [0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0]), "repeats": Each(6, 30),
 }  # fmt: skip
@@ -215,12 +238,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide, simulated),
-    "Figure 1, left: influence of each step's noise, by retraining",
-    "Does the influence of a step's noise on the final loss grow exponentially with the step?",
-    prediction="the influence is 0.98^(T - t) under every reading; each repeat scatters by a tenth of it, and by a "
-    "twentieth of the last one, as in pilots of 3 repeats",
-    rival="it grows along a straight line between the same ends", stated={"quick": (0.08, 0.0), "paper": (0.945, 0.0)},
+    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.08, 0.0), "paper": (0.945, 0.0)},
     tolerances={**FLOAT32, "influence": 0.02}, rule_version=2,
     unaccounted=(
         preprocessing.UNACCOUNTED, "All runs of a repeat share their noise, so publishing two of them cancels it.",

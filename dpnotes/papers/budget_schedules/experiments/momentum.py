@@ -1,9 +1,36 @@
-"""Section 4.2, trained: how much a dynamic schedule gains with momentum, and how much without."""
+"""Section 4.2, trained: a dynamic schedule with momentum and without.
+
+Question:
+  Does a dynamic schedule gain less where momentum averages the gradients?
+
+The paper:
+  Yes: discussion of Theorem 4.8.
+
+Rule:
+  The gain is the training loss under the uniform schedule less that under the dynamic one, over common seeds: without
+  momentum the exponential schedule of Theorem 4.5, with momentum the best one for the exact influence in the bound of
+  Theorem 4.6, each at the gamma that does best on Gaussian auxiliary data. Reproduced if the 95% intervals show a
+  gain without momentum above 0 and a smaller one with it, as the discussion of Theorem 4.8 says. Not reproduced if
+  the gain without momentum is below 0, or the one with momentum larger. Undecided otherwise, and if a run that these
+  intervals use did not finish. Whether momentum itself trains better is said beside it.
+
+If reproduced:
+  Yes: the gain with momentum is smaller.
+
+If not reproduced:
+  No: the gain with momentum is larger, or there is no gain without it.
+
+Prediction:
+  the gain is the one of pilots of 16 and 8 repeats without momentum, and half of it with momentum
+
+Rival:
+  the same gain with momentum
+"""
 
 import numpy as np
 import pandas as pd
 
-from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Spec
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.sweeps import Each, Rows, joined, mean_interval, profiles, study, tabulated
 from dpnotes.papers.budget_schedules.algorithms import momentum_schedule
 from dpnotes.papers.budget_schedules.experiments import digits
@@ -11,16 +38,9 @@ from dpnotes.papers.budget_schedules.experiments.digits import tuning_cells
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, uniform
 
-RULE = (
-    "The gain is the training loss under the uniform schedule less that under the dynamic one, over common seeds: "
-    "without momentum the exponential schedule of Theorem 4.5, with momentum the best one for the exact influence in "
-    "the bound of Theorem 4.6, each at the gamma that does best on Gaussian auxiliary data. Reproduced if the 95% "
-    "intervals show a gain without momentum above 0 and a smaller one with it, as the discussion of Theorem 4.8 says. "
-    "Not reproduced if the gain without momentum is below 0, or the one with momentum larger. Undecided otherwise, "
-    "and if a run that these intervals use did not finish. Whether momentum itself trains better is said beside it."
-)
+STATED = Preregistration.of(__doc__)
 PARAMETERS = {
-    "decision_rule": RULE, "seed": "momentum, training", **digits.SETTING, "momenta": [0.0, 0.9],
+    "decision_rule": STATED.rule, "seed": "momentum, training", **digits.SETTING, "momenta": [0.0, 0.9],
     "num_examples": Each(500, 1000), "num_steps": 100,
     "gammas": Each([0.95, 0.98, 0.99], [0.93, 0.95, 0.97, 0.98, 0.99, 0.995]), "repeats": Each(16, 100),
     "repeats_a_cell": Each(8, 20), "auxiliary_repeats": Each(2, 6),
@@ -117,10 +137,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (tuning_cells, run_cell, decide, simulated),
-    "Section 4.2, trained: a dynamic schedule with momentum and without",
-    "Does a dynamic schedule gain less where momentum averages the gradients?",
-    prediction="the gain is the one of pilots of 16 and 8 repeats without momentum, and half of it with momentum",
-    rival="the same gain with momentum", stated={"quick": (0.985, 0.015), "paper": (1.0, 0.04)}, tolerances=FLOAT32,
-    stages=(main_cells,), unaccounted=digits.UNACCOUNTED, data=digits.DATA,
+    STATED, [QUICK, PAPER], (tuning_cells, run_cell, decide, simulated),
+    chances={"quick": (0.985, 0.015), "paper": (1.0, 0.04)}, tolerances=FLOAT32, stages=(main_cells,),
+    unaccounted=digits.UNACCOUNTED, data=digits.DATA,
 )  # fmt: skip

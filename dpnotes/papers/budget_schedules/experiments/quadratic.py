@@ -1,4 +1,33 @@
-"""A quadratic, where the expected excess risk is exact: predicted against simulated, and against the bound."""
+"""Quadratic: exact expected excess risk, simulated and bounded.
+
+Question:
+  Does noisy descent do what the algebra says, and does a dynamic schedule beat a uniform one?
+
+The paper:
+  Yes: Theorems 4.2 to 4.5.
+
+Rule:
+  For every schedule and size the simulated mean is compared with the exact prediction, and for every schedule the
+  slope of ln(excess risk) against ln(num_examples) with the predicted one: t-intervals that hold together with 99%
+  (Bonferroni). Reproduced if all of them contain what is predicted, every mean is below the theorem's bound, and
+  Theorem 4.5's schedule beats the uniform one at every size, by one-sided paired t-tests of 5% together. Not
+  reproduced if a run diverged, an interval misses, a mean is above its bound by such tests of 5% together, or the
+  uniform schedule wins by them. Undecided otherwise. An earlier rule allowed each mean 4 standard errors and had
+  intervals of 98.75% for the four slopes alone, so that what is exact was judged undecided once in twenty times: it
+  said 'undecided' of 200 repeats and 'reproduced' of 2,000.
+
+If reproduced:
+  Yes: every mean agrees with the algebra and stays below its bound, and the dynamic schedule wins everywhere.
+
+If not reproduced:
+  No: a mean differs from the algebra or exceeds its bound, or the uniform schedule wins somewhere.
+
+Prediction:
+  the runs follow their exact law, under common noise
+
+Rival:
+  Theorem 4.5's schedule ends where the uniform one does
+"""
 
 from functools import lru_cache
 from operator import itemgetter
@@ -10,7 +39,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Status
-from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, study, tabulated
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent, theorem_4_5_schedule
 from dpnotes.privacy.accounting import epsilon_to_rho
@@ -18,18 +47,10 @@ from dpnotes.privacy.schedules import NoiseSchedule, exponential, from_influence
 from dpnotes.problems.quadratics import Quadratic, log_spectrum
 from dpnotes.random.streams import Streams
 
-RULE = (
-    "For every schedule and size the simulated mean is compared with the exact prediction, and for every schedule the "
-    "slope of ln(excess risk) against ln(num_examples) with the predicted one: t-intervals that hold together with 99% "
-    "(Bonferroni). Reproduced if all of them contain what is predicted, every mean is below the theorem's bound, and "
-    "Theorem 4.5's schedule beats the uniform one at every size, by one-sided paired t-tests of 5% together. Not "
-    "reproduced if a run diverged, an interval misses, a mean is above its bound by such tests of 5% together, or the "
-    "uniform schedule wins by them. Undecided otherwise. An earlier rule allowed each mean 4 standard errors and had "
-    "intervals of 98.75% for the four slopes alone, so that what is exact was judged undecided once in twenty times: "
-    "it said 'undecided' of 200 repeats and 'reproduced' of 2,000."
-)
+STATED = Preregistration.of(__doc__)
 PARAMETERS = {
-    "decision_rule": RULE, "seed": "quadratic, second", "joint_level": 0.99, "epsilon": 4.0, "delta": 1e-8, "dim": 10,
+    "decision_rule": STATED.rule, "seed": "quadratic, second", "joint_level": 0.99, "epsilon": 4.0, "delta": 1e-8,
+    "dim": 10,
     "condition_number": 10.0, "spread": 1.0, "clip": 4.0, "initial_gap": 0.6931471805599453, "max_num_steps": 80,
     "num_examples": Each([250, 500, 1000], [250, 500, 1000, 2000, 4000, 8000, 16000]), "repeats": Each(200, 2000),
 }  # fmt: skip
@@ -225,10 +246,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide, simulated),
-    "Quadratic: exact expected excess risk, simulated and bounded",
-    "Does noisy descent do what the algebra says, and does a dynamic schedule beat a uniform one?",
-    prediction="the runs follow their exact law, under common noise",
-    rival="Theorem 4.5's schedule ends where the uniform one does",
-    stated={"quick": (0.95, 0.0), "paper": (0.985, 0.0)}, rule=("joint_level",),
+    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.95, 0.0), "paper": (0.985, 0.0)},
+    rule=("joint_level",),
 )  # fmt: skip

@@ -1,6 +1,5 @@
 """The experiments of drift escape: what it returns, what its repeats and steps do, what it spends, and real data."""
 
-from dpnotes.experiments import answering
 from dpnotes.papers.drift_escape.experiments import (
     audit,
     clients,
@@ -12,8 +11,6 @@ from dpnotes.papers.drift_escape.experiments import (
     sharing,
     step_size,
 )
-from dpnotes.papers.drift_escape.experiments.answers import ANSWERS
-from dpnotes.papers.drift_escape.experiments.costs import COSTS
 
 _STUDIES = (returned_point, repeats, step_size, audit, clients, sharing, selection, mnist_clients, sensing)
-EXPERIMENTS = answering((study.EXPERIMENT for study in _STUDIES), ANSWERS, COSTS)
+EXPERIMENTS = tuple(study.EXPERIMENT for study in _STUDIES)

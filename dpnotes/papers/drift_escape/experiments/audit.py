@@ -1,4 +1,32 @@
-"""Losses of privacy that the claim does not cover: samples that come twice, a jump that no noise covers."""
+"""The printed and the corrected releases: exact epsilon, and what an audit proves.
+
+Question:
+  Is a release as private as claimed if samples are reused, or if a jump back is not covered by the noise?
+
+The paper:
+  No claim: the paper uses every sample once, and does not say what its oracle knows of a jump back.
+
+Rule:
+  All releases are claimed to cost what one of them costs, as batches share no example. Reproduced if the epsilon that
+  the densities force (exact) and the lower bound of a sampled audit (confidence 99%) are at most the claim for the
+  corrected versions, and above it for the printed ones. Not reproduced if either exceeds the claim for a corrected
+  version, or the exact one does not for a printed version. Undecided otherwise.
+
+If reproduced:
+  No: samples that are used again, and a jump back that no noise covers, cost more than is claimed.
+
+If not reproduced:
+  Yes: a release with reused samples or an uncovered jump keeps the claim.
+
+If undecided:
+  The audit is not strong enough.
+
+Prediction:
+  the printed versions cost what densities say, and audits miss in 1 of 100
+
+Rival:
+  the printed versions cost what is claimed
+"""
 
 from functools import cache
 
@@ -7,20 +35,16 @@ import pandas as pd
 import torch
 
 from dpnotes.core import Guarantee, Relation
-from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.sweeps import Given, Rows, grid, joined, profiles, study, tabulated
 from dpnotes.papers.drift_escape.experiments.releases import differences, one_pass
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.museum.exhibit import Exhibit, Setting
 
+STATED = Preregistration.of(__doc__)
 COMMON: Given = {
-    "decision_rule": "All releases are claimed to cost what one of them costs, as batches share no example. "
-    "Reproduced if the epsilon that the densities force (exact) and the lower bound of a sampled audit (confidence "
-    "99%) are at most the claim for the corrected versions, and above it for the printed ones. Not reproduced if "
-    "either exceeds the claim for a corrected version, or the exact one does not for a printed version. Undecided "
-    "otherwise.",
-    "seed": "audit", "delta": 1e-5, "noise_multiplier": 4.0, "batch_size": 2, "num_batches": 2,
-    "uses": [1, 4, 16, 64],  # of each example
+    "decision_rule": STATED.rule, "seed": "audit", "delta": 1e-5, "noise_multiplier": 4.0, "batch_size": 2,
+    "num_batches": 2, "uses": [1, 4, 16, 64],  # of each example
     "lengths": [2, 4, 8, 16],  # steps of an attempt, after which the point jumps back
     "step": 0.05,
 }  # fmt: skip
@@ -127,10 +151,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide, simulated),
-    "The printed and the corrected releases: exact epsilon, and what an audit proves",
-    "Is a release as private as claimed if samples are reused, or if a jump back is not covered by the noise?",
-    prediction="the printed versions cost what densities say, and audits miss in 1 of 100",
-    rival="the printed versions cost what is claimed", stated={"quick": (0.995, 0.0), "paper": (0.96, 0.0)},
+    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.995, 0.0), "paper": (0.96, 0.0)},
     cpu_only=True,
 )  # fmt: skip

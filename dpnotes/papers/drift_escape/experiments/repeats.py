@@ -1,4 +1,32 @@
-"""Lemma 2 with a real oracle: do Q repeated attempts succeed more often than one, and what do they cost?"""
+"""Lemma 2: repeated attempts with a state that is restored, refreshed, or has no memory.
+
+Question:
+  Do Q attempts from one point fail independently when the oracle is SPIDER?
+
+The paper:
+  No claim: Lemma 2 is for independent attempts, and the paper does not say what its oracle knows in a further one.
+
+Rule:
+  Lemma 2 is for independent attempts: all Q fail with probability p^Q, p that of one. For each oracle the runs whose
+  attempts all fail are counted, with 95% intervals, and p^Q has that of p. Reproduced if fresh noise and a forced
+  fresh gradient fail as often as p^Q at Q = 2 and Q = 4 (the intervals overlap), and a restored state does not: at Q
+  = 8 its interval lies above 10 p^Q and above a tenth of p. Not reproduced if at Q = 4 fresh noise or a forced
+  gradient fail more often than p^Q, or at Q = 8 a restored state fails as often as p^Q. Undecided otherwise.
+
+If reproduced:
+  No: with the oracle's state restored, eight attempts fail together far more often than independent ones. With a
+  fresh gradient at each attempt they fail as rarely as independent ones.
+
+If not reproduced:
+  Yes: eight attempts with the oracle's state restored fail together as rarely as independent ones.
+
+Prediction:
+  attempts with fresh noise or forced gradients fail independently, those with a restored state as in 50,000 runs of
+  an earlier seed
+
+Rival:
+  after a failure an attempt with a forced gradient fails twice as often
+"""
 
 import math
 from typing import Any
@@ -9,7 +37,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate, Oracle
-from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, proportion, study, tabulated
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.fresh import FreshGradient
@@ -21,15 +49,10 @@ from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 
+STATED = Preregistration.of(__doc__)
 ORACLES: dict[str, Repeat] = {"fresh noise": "go on", "restored": "restore", "forced": "refresh", "jump": "go on"}
 COMMON: dict[str, Any] = {
-    "decision_rule": "Lemma 2 is for independent attempts: all Q fail with probability p^Q, p that of one. For each "
-    "oracle the runs whose attempts all fail are counted, with 95% intervals, and p^Q has that of p. Reproduced if "
-    "fresh noise and a forced fresh gradient fail as often as p^Q at Q = 2 and Q = 4 (the intervals overlap), and a "
-    "restored state does not: at Q = 8 its interval lies above 10 p^Q and above a tenth of p. Not reproduced if at Q "
-    "= 4 fresh noise or a forced gradient fail more often than p^Q, or at Q = 8 a restored state fails as often as "
-    "p^Q. Undecided otherwise.",
-    "seed": Each("repeats, 4000", "repeats"), "repeats": Each(4000, 50_000), "dim": 10,
+    "decision_rule": STATED.rule, "seed": Each("repeats, 4000", "repeats"), "repeats": Each(4000, 50_000), "dim": 10,
     "curvature": 0.1,  # of the hill, over M = 1
     "features": 0.3,  # length of the noise of one example's gradient
     "first": 1_000_000,  # b1
@@ -168,11 +191,5 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide, simulated),
-    "Lemma 2: repeated attempts with a state that is restored, refreshed, or has no memory",
-    "Do Q attempts from one point fail independently when the oracle is SPIDER?",
-    prediction="attempts with fresh noise or forced gradients fail independently, those with a restored state as in "
-    "50,000 runs of an earlier seed",
-    rival="after a failure an attempt with a forced gradient fails twice as often",
-    stated={"quick": (0.995, 0.0), "paper": (0.97, 0.0)},
+    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.995, 0.0), "paper": (0.97, 0.0)},
 )  # fmt: skip

@@ -1,4 +1,34 @@
-"""Step sizes that leave a saddle with noisy curvature: the boundary eta = 2 b lambda / M^2, with and without SPIDER."""
+"""The step of the escape lemma: a boundary in eta for every batch size.
+
+Question:
+  Is the paper's step sqrt(rho alpha) / M^2 needed, because 1 / M does not leave the saddle with small batches?
+
+The paper:
+  Yes: Section 3, on the stochastic gradients' variance.
+
+Rule:
+  The example's loss is (-lambda + (M - lambda) z) x_1^2 / 2 with z normal, and growth is ln|x_1| over the steps. The
+  boundary of minibatch SGD is the root of E ln|1 + eta lambda - eta (M - lambda) z / sqrt(b)| in eta. Reproduced if
+  (1) for every batch size b with 2 b lambda / M^2 < 2 / M growth is positive at a step below the boundary by the
+  margin and negative at one above it, by 3 standard errors, and the boundary is within 25% of 2 b lambda / M^2; (2)
+  at eta = 1/M growth is positive exactly for the b above M / (2 lambda), and at the paper's step lambda / M^2 for all
+  b, by 4 standard errors; (3) growth is the expectation everywhere, within 4 standard errors. Not reproduced if a
+  sign in (1) or (2) is wrong by as much, or (3) is off by 6. Undecided otherwise. SPIDER is reported beside it. A run
+  is so short that |x_1| neither under- nor overflows: it is left where it has changed by e^most_growth in
+  expectation.
+
+If reproduced:
+  Yes: with small batches the step 1 / M stays at the saddle, and the paper's step leaves it.
+
+If not reproduced:
+  No: the step 1 / M leaves the saddle with small batches, or the paper's step stays.
+
+Prediction:
+  growth is the expectation, and scatters as sums of independent steps do
+
+Rival:
+  batches are worth half as much again, so that boundaries are at 1.5 times the step
+"""
 
 import math
 from typing import Any
@@ -9,7 +39,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate
-from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.sweeps import Each, Rows, columns_of, grid, profiles, study, tabulated
 from dpnotes.methods.loop import drive
 from dpnotes.methods.spider_descent import StochasticSpider
@@ -20,17 +50,9 @@ from dpnotes.problems.separable import Linear, Parabola, Separable
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 
+STATED = Preregistration.of(__doc__)
 QUICK, PAPER = profiles("drift_escape.step_size", {
-    "decision_rule": "The example's loss is (-lambda + (M - lambda) z) x_1^2 / 2 with z normal, and growth is ln|x_1| "
-    "over the steps. The boundary of minibatch SGD is the root of E ln|1 + eta lambda - eta (M - lambda) z / sqrt(b)| "
-    "in eta. Reproduced if (1) for every batch size b with 2 b lambda / M^2 < 2 / M growth is positive at a step "
-    "below the boundary by the margin and negative at one above it, by 3 standard errors, and the boundary is within "
-    "25% of 2 b lambda / M^2; (2) at eta = 1/M growth is positive exactly for the b above M / (2 lambda), and at the "
-    "paper's step lambda / M^2 for all b, by 4 standard errors; (3) growth is the expectation everywhere, within 4 "
-    "standard errors. Not reproduced if a sign in (1) or (2) is wrong by as much, or (3) is off by 6. Undecided "
-    "otherwise. SPIDER is reported beside it. A run is so short that |x_1| neither under- nor overflows: it is left "
-    "where it has changed by e^most_growth in expectation.",
-    "seed": "step size",
+    "decision_rule": STATED.rule, "seed": "step size",
     "curvature": 0.05,  # lambda, over M = 1
     "batches": [1, 4, 16, 64],
     "first": 1_000_000,  # SPIDER's fresh gradients
@@ -212,10 +234,5 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide, simulated),
-    "The step of the escape lemma: a boundary in eta for every batch size",
-    "Is the paper's step sqrt(rho alpha) / M^2 needed, because 1 / M does not leave the saddle with small batches?",
-    prediction="growth is the expectation, and scatters as sums of independent steps do",
-    rival="batches are worth half as much again, so that boundaries are at 1.5 times the step",
-    stated={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
+    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
 )  # fmt: skip

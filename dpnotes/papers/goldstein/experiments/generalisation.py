@@ -1,4 +1,4 @@
-"""From the empirical to the population loss: a counterexample to Proposition 5.1, and smoothed gradients.
+"""From empirical to population losses: a counterexample of ours to Proposition 5.1, and smoothed gradients.
 
 The paper states that Goldstein norms of the two differ by `L sqrt(d / n)` up to logarithms, for Lipschitz losses. The
 counterexample, in one dimension: the line is divided into cells, and the slope of an example's loss in a cell is 1 with
@@ -9,6 +9,33 @@ norm is 0. (With cells of width 2^-j, j = 1, 2, ..., beside a point there are en
 What does carry over are gradients of smoothed losses (claim goldstein.prop5.1, with its erratum). They are known here:
 of the cells a mean over a window, of robust phase retrieval in closed form, and its population is a finite one, of
 which data sets are drawn with replacement.
+
+Question:
+  Is the Goldstein norm of the empirical loss near that of the population?
+
+The paper:
+  Yes: Proposition 5.1.
+
+Rule:
+  Reproduced (Proposition 5.1 has a counterexample, and its repair by smoothing holds) if, on the cells, the empirical
+  Goldstein norm is off the population's, 1/2, by 1/2 in at least 95% of the data sets of every size, and the exponent
+  in n of every gap of smoothed gradients, the largest on the line, the largest at fixed points and that where one
+  trained, is within 0.1 of -1/2, with standard errors of at most 0.04. Not reproduced if at some size less than half
+  of the data sets are off by 1/2, as n^(-1/2) up to logarithms would have it, or such an exponent is above -1/4 by 4
+  standard errors. Undecided otherwise.
+
+If reproduced:
+  No: on the counterexample the empirical norm is off by 1/2, however many examples there are. Smoothed gradients are
+  near, at the rate 1/sqrt(n).
+
+If not reproduced:
+  Yes: the empirical norm approaches that of the population, or smoothed gradients do not.
+
+Prediction:
+  gaps of smoothed gradients fall as n^(-1/2), and scatter as in the quick result
+
+Rival:
+  the same, but those where one trained fall as n^(-1/3)
 """
 
 import numpy as np
@@ -16,25 +43,18 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, study, tabulated
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.problems.robust import RobustRegression
 from dpnotes.problems.smoothing import smoothed_absolute
 from dpnotes.random.streams import Streams
 
-RULE = (
-    "Reproduced (Proposition 5.1 has a counterexample, and its repair by smoothing holds) if, on the cells, the "
-    "empirical Goldstein norm is off the population's, 1/2, by 1/2 in at least 95% of the data sets of every size, and "
-    "the exponent in n of every gap of smoothed gradients, the largest on the line, the largest at fixed points and "
-    "that where one trained, is within 0.1 of -1/2, with standard errors of at most 0.04. Not reproduced if at some "
-    "size less than half of the data sets are off by 1/2, as n^(-1/2) up to logarithms would have it, or such an "
-    "exponent is above -1/4 by 4 standard errors. Undecided otherwise."
-)
+STATED = Preregistration.of(__doc__)
 # `line`: of the cells in a ball, half of all, some ten are expected to have an average that is not positive, at the
 # largest size: 2^14 times 5.7e-4, and 2^20 times 1.5e-5.
 PARAMETERS = {
-    "decision_rule": RULE, "seed": "goldstein.generalisation: gaps",
+    "decision_rule": STATED.rule, "seed": "goldstein.generalisation: gaps",
     # Of robust phase retrieval: examples of the population, noise of the targets, alpha, and what is done with points.
     "population": 4096, "noise_std": 0.1, "radius": 0.3, "points": 16, "steps": 30, "step_size": 1.0,
     # By resampling data sets of other seeds, with their means put to a law: 300 times this one, 100 times each rival.
@@ -225,10 +245,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide, simulated),
-    "From empirical to population losses: a counterexample of ours to Proposition 5.1, and smoothed gradients",
-    "Is the Goldstein norm of the empirical loss near that of the population?",
-    prediction="gaps of smoothed gradients fall as n^(-1/2), and scatter as in the quick result",
-    rival="the same, but those where one trained fall as n^(-1/3)", stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     rule=("chances",), cpu_only=True,
 )  # fmt: skip

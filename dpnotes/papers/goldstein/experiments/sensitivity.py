@@ -1,10 +1,39 @@
-"""The length of an example's estimate from losses, and of its increment, by directions, dimension and move.
+"""Lengths of estimates from losses and of their increments: ours, sqrt(d / m), against Lemma 3.4's d / sqrt(m).
 
 The sensitivity of an oracle is what one example can do, so it is these lengths over the batch. Lemma 3.4 of the paper
 bounds a pair of losses by d L, and so the error of m pairs by `d L / sqrt(m)`, whatever the move. Two losses on
 opposite sides of a sphere differ by less: the error is at most `d L / sqrt((d - 1) m)` in root mean square, about
 `L sqrt(d / m)` (claim goldstein.own.norm), and that of an increment is in proportion to the move, if both points
 are asked in the same directions (goldstein.own.common).
+
+Question:
+  Is an estimate off by sqrt(d/m) only, and does an increment need the same directions at both points?
+
+The paper:
+  No claim: Lemma 3.4 has the larger bound d/sqrt(m), which is true, and directions that are not common.
+
+Rule:
+  Root mean squares over estimates of one example; L = alpha = 1, m directions. Lemma 3.4, with a norm of d for a
+  pair, promises an error of d / m^(1/2) whatever the move: at a fixed m/d it grows as d^(1/2). Reproduced (the sharp
+  norm is right, and common directions pay) if exponents are met within 0.05, with standard errors of at most 0.0125:
+  for every loss of the error of an estimate, -1/2 in m/d and 0 in d at a fixed m/d; for every curved loss of the
+  length of an increment, with common directions and m of 32 d and more 0 in m and 1 in the move, with independent
+  ones -1/2 in m and 0 in the move; and if no error is above the bound d / ((d - 1) m)^(1/2) by 4 standard errors, and
+  the squared errors of the linear loss over their expectation, (d - 1) / m, are 1 on average within 4. Not reproduced
+  if an exponent in d at a fixed m/d is above 1/4, or with common directions one in the move below 1/2, by 4 standard
+  errors, or an error is above the bound by as much. Undecided otherwise.
+
+If reproduced:
+  Yes: the error of an estimate is sqrt(d/m), and an increment is short only with common directions.
+
+If not reproduced:
+  No: the error of an estimate or the length of an increment has another exponent.
+
+Prediction:
+  the sharp norm, and increments in proportion to the move; lengths scatter as in the quick result
+
+Rival:
+  the same, but errors at a fixed m/d grow as d^(1/4), half of Lemma 3.4's exponent
 """
 
 import math
@@ -15,7 +44,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, study, tabulated
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.papers.goldstein.experiments.generalisation import smoothed_gradients
@@ -25,19 +54,9 @@ from dpnotes.problems.robust import RobustRegression
 from dpnotes.problems.smoothing import smoothed_absolute, smoothed_norm
 from dpnotes.random.streams import Streams
 
-RULE = (
-    "Root mean squares over estimates of one example; L = alpha = 1, m directions. Lemma 3.4, with a norm of d for a "
-    "pair, promises an error of d / m^(1/2) whatever the move: at a fixed m/d it grows as d^(1/2). Reproduced (the "
-    "sharp norm is right, and common directions pay) if exponents are met within 0.05, with standard errors of at most "
-    "0.0125: for every loss of the error of an estimate, -1/2 in m/d and 0 in d at a fixed m/d; for every curved loss "
-    "of the length of an increment, with common directions and m of 32 d and more 0 in m and 1 in the move, with "
-    "independent ones -1/2 in m and 0 in the move; and if no error is above the bound d / ((d - 1) m)^(1/2) by 4 "
-    "standard errors, and the squared errors of the linear loss over their expectation, (d - 1) / m, are 1 on average "
-    "within 4. Not reproduced if an exponent in d at a fixed m/d is above 1/4, or with common directions one in the "
-    "move below 1/2, by 4 standard errors, or an error is above the bound by as much. Undecided otherwise."
-)
+STATED = Preregistration.of(__doc__)
 PARAMETERS = {
-    "decision_rule": RULE, "seed": "goldstein.sensitivity: lengths", "repeats": 100,
+    "decision_rule": STATED.rule, "seed": "goldstein.sensitivity: lengths", "repeats": 100,
     # By resampling estimates of other seeds, multiplied to follow a law: 300 times this one, 100 times each rival.
     "chances": {
         "sharp norm, increments in proportion to the move": "reproduced 1",
@@ -236,10 +255,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide, simulated),
-    "How long estimates from losses and their increments are: ours, sqrt(d / m), against Lemma 3.4's d / sqrt(m)",
-    "Is an estimate off by sqrt(d/m) only, and does an increment need the same directions at both points?",
-    prediction="the sharp norm, and increments in proportion to the move; lengths scatter as in the quick result",
-    rival="the same, but errors at a fixed m/d grow as d^(1/4), half of Lemma 3.4's exponent",
-    stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)}, rule=("chances",), cpu_only=True,
+    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    rule=("chances",), cpu_only=True,
 )  # fmt: skip

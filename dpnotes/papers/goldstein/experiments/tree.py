@@ -1,4 +1,36 @@
-"""The noise of running sums: the tree against independent noise on the terms, at the same (epsilon, delta)."""
+"""Running sums (the paper's claim): the tree's noise against independent noise at the same (epsilon, delta).
+
+Question:
+  Does the tree's noise grow as the logarithm of the period only, where independent noise grows as its root?
+
+The paper:
+  Yes: Section 2, before Proposition 2.5.
+
+Rule:
+  Sums of Sigma terms, each from fresh data, are released with independent noise on the terms, and with the tree's.
+  Noise is the root mean square of the running sums' over a period, a coordinate, in sensitivities of a term. Both
+  have the least noise that is (epsilon, delta)-DP. The paper (before Proposition 2.5) promises Sigma^(1/2) and O(log
+  Sigma). By exact variances the tree has less noise from a period of 21 on, and the laws are (Sigma + 1)^(1/2) and
+  log2(Sigma) + 1/2, the latter within 1% from 16 on. Reproduced if, by what the ledger charged, each of the two
+  spends epsilon, up to a millionth of it; every mean square is within 4 standard errors of the exact one; over
+  periods of 32 and more the exponents in Sigma + 1, 1/2 of independent noise, and in log2(Sigma) + 1/2, 1 of the
+  tree's, are met within 0.02, with standard errors of at most 0.004; and by 4 standard errors the tree has less noise
+  at every period of 32 and more, and more at every one from 2 to 16. Not reproduced if either spends more than that,
+  independent noise is not above the tree's at the largest period, or the tree's exponent in Sigma over the largest
+  four periods is above 1/3 by 4 standard errors. Undecided otherwise.
+
+If reproduced:
+  Yes: the tree's noise grows as the logarithm of the period, independent noise as its root.
+
+If not reproduced:
+  No: one of the two laws is missed.
+
+Prediction:
+  exact variances; mean squares scatter as in the quick result
+
+Rival:
+  the same, but the tree's noise grows as log2(Sigma) + 1/2 to the power 1.1
+"""
 
 import math
 from collections.abc import Callable
@@ -9,7 +41,7 @@ import pandas as pd
 import torch
 
 from dpnotes.core import Ledger, Mechanism, Request, Sensitive
-from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, grid, profiles, study, tabulated
 from dpnotes.guarantees import FRESH, Relation
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
@@ -19,21 +51,9 @@ from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.tree import Tree
 from dpnotes.random.streams import Streams
 
-RULE = (
-    "Sums of Sigma terms, each from fresh data, are released with independent noise on the terms, and with the tree's. "
-    "Noise is the root mean square of the running sums' over a period, a coordinate, in sensitivities of a term. Both "
-    "have the least noise that is (epsilon, delta)-DP. The paper (before Proposition 2.5) promises Sigma^(1/2) and "
-    "O(log Sigma). By exact variances the tree has less noise from a period of 21 on, and the laws are (Sigma + "
-    "1)^(1/2) and log2(Sigma) + 1/2, the latter within 1% from 16 on. Reproduced if, by what the ledger charged, each "
-    "of the two spends epsilon, up to a millionth of it; every mean square is within 4 standard errors of the exact "
-    "one; over periods of 32 and more the exponents in Sigma + 1, 1/2 of independent noise, and in log2(Sigma) + 1/2, "
-    "1 of the tree's, are met within 0.02, with standard errors of at most 0.004; and by 4 standard errors the tree "
-    "has less noise at every period of 32 and more, and more at every one from 2 to 16. Not reproduced if either "
-    "spends more than that, independent noise is not above the tree's at the largest period, or the tree's exponent in "
-    "Sigma over the largest four periods is above 1/3 by 4 standard errors. Undecided otherwise."
-)
+STATED = Preregistration.of(__doc__)
 PARAMETERS = {
-    "decision_rule": RULE, "seed": "goldstein.tree: running sums", "epsilon": 1.0, "delta": 1e-6,
+    "decision_rule": STATED.rule, "seed": "goldstein.tree: running sums", "epsilon": 1.0, "delta": 1e-6,
     # Coordinates are as good as repeats; a repeat is a mean over so many.
     "dim": 400,
     # By resampling runs with other seeds, with their means put to a law: 500 times this one, 100 times each rival.
@@ -202,10 +222,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide, simulated),
-    "Running sums (the paper's claim): the tree's noise against independent noise at the same (epsilon, delta)",
-    "Does the tree's noise grow as the logarithm of the period only, where independent noise grows as its root?",
-    prediction="exact variances; mean squares scatter as in the quick result",
-    rival="the same, but the tree's noise grows as log2(Sigma) + 1/2 to the power 1.1",
-    stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)}, rule=("chances",), cpu_only=True,
+    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    rule=("chances",), cpu_only=True,
 )  # fmt: skip

@@ -1,4 +1,31 @@
-"""Appendix C: does noisy SGD need more noise when the gradient noise has a bounded variance and nothing more?"""
+"""Appendix C: bounded variance alone, heavy tails, and how much noise they need.
+
+Question:
+  Is Delta^2 >= sigma^2/B enough without Assumption B?
+
+The paper:
+  Yes: Theorem 3.4; Appendix C asks for more in its proof.
+
+Rule:
+  Theorem 3.4 is stated under Assumption A (bounded variance) with Delta^2 >= sigma^2/B; its proof without Assumption
+  B, in Appendix C, asks for Delta^2 >= sigma^2 T/(B delta). Reproduced if with Delta^2 = sigma^2/B, for normal noise
+  and for every heavy tail, every run has at least half of its iterates alpha-SOSPs, and with the largest batch noise
+  (the control) the median normal run has not: then the stronger condition is not needed here. Not reproduced if for
+  some tail the median run with Delta^2 = sigma^2/B has fewer than half: then it is needed. Undecided otherwise.
+
+If reproduced:
+  Yes: at least half of the iterates are alpha-SOSPs, for heavy tails, too.
+
+If not reproduced:
+  No: with a heavy tail fewer than half of the iterates are alpha-SOSPs.
+
+Prediction:
+  0.99 of the iterates are alpha-SOSPs at Delta^2 = sigma^2/B, give or take 0.003 (as stored on the same seed), for
+  every tail, and 0.3 with more batch noise
+
+Rival:
+  0.45 of them for the heaviest tail
+"""
 
 import math
 from dataclasses import replace
@@ -9,21 +36,16 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.papers.noisy_sgd.experiments.wells import Means, Wells, measured, parameters, share_of_sosp
 from dpnotes.problems.separable import Linear
 from dpnotes.random.streams import Streams
 
+STATED = Preregistration.of(__doc__)
 # sigma^2 / (B Delta^2) in multiples of what Theorem 3.4 allows.
 QUICK, PAPER = profiles("noisy_sgd.appendix_c", {
-    "decision_rule": "Theorem 3.4 is stated under Assumption A (bounded variance) with Delta^2 >= sigma^2/B; its "
-    "proof without Assumption B, in Appendix C, asks for Delta^2 >= sigma^2 T/(B delta). Reproduced if with Delta^2 = "
-    "sigma^2/B, for normal noise and for every heavy tail, every run has at least half of its iterates alpha-SOSPs, "
-    "and with the largest batch noise (the control) the median normal run has not: then the stronger condition is not "
-    "needed here. Not reproduced if for some tail the median run with Delta^2 = sigma^2/B has fewer than half: then "
-    "it is needed. Undecided otherwise.",
-    "seed": "appendix c", "num_examples": 6e4, "epsilon": 1.0, "delta": 1e-6, "d": 8,
+    "decision_rule": STATED.rule, "seed": "appendix c", "num_examples": 6e4, "epsilon": 1.0, "delta": 1e-6, "d": 8,
     "f_max": 1.0,
     # Of the example that stands out: how often a batch has it, which is B / n; 0 is for normal noise.
     "outliers": Each([0.0, 0.1, 0.001], [0.0, 0.1, 0.01, 0.001, 1e-4]),
@@ -115,10 +137,5 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide, simulated),
-    "Appendix C: bounded variance alone, heavy tails, and how much noise they need",
-    "Is Delta^2 >= sigma^2/B enough without Assumption B?",
-    prediction="0.99 of the iterates are alpha-SOSPs at Delta^2 = sigma^2/B, give or take 0.003 (as stored on the "
-    "same seed), for every tail, and 0.3 with more batch noise",
-    rival="0.45 of them for the heaviest tail", stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
 )  # fmt: skip

@@ -16,13 +16,14 @@ import torch
 from torch import nn
 
 from dpnotes.core import Relation, Sampling, Status
-from dpnotes.experiments import Cell, Context, Decision, Experiment, Simulation, Spec
+from dpnotes.experiments import Answers, Cell, Context, Decision, Experiment, Preregistration, Simulation, Spec
 from dpnotes.experiments.sweeps import Rows, mean_interval, study, tabulated
 from dpnotes.guarantees import TUNED_ON_PRIVATE_DATA, Guarantee
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.papers.noisy_sgd.algorithms import theorem_3_1_noise
 from dpnotes.papers.noisy_sgd.calculators import GRADIENT_BOUND
+from dpnotes.papers.noisy_sgd.experiments.costs import COSTS
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import Event, clipped_sensitivity
 from dpnotes.privacy.mechanisms import Exact, Gaussian
@@ -356,10 +357,24 @@ def experiment(
     title: str,
     task: Callable[[Spec, Cell], Task],
     parameters: dict[str, dict[str, Any]],
+    answers: Answers,
     question: str = "Does accuracy grow with epsilon, and is it close to that without privacy at 4 and 8?",
     **more: Any,
 ) -> Experiment:
     """The experiment of one network, from what it trains and its parameters by profile."""
     specs = [Spec("noisy_sgd", name, profile, given) for profile, given in parameters.items()]
-    functions = (cells, partial(run, task=task), decide)
-    return study(specs, functions, title, question, rule=RULE, tolerances=TOLERANCES, **more)
+    stated = Preregistration(title=title, question=question, answers=answers, rule=specs[-1]["decision_rule"])
+    functions, costs = (cells, partial(run, task=task), decide), COSTS.get(name, {})
+    return study(stated, specs, functions, rule=RULE, tolerances=TOLERANCES, wants=costs, **more)
+
+
+def as_figure(figure: str) -> Answers:
+    """The answers where the paper has a figure: accuracy grows with epsilon, up to that without privacy."""
+    return replace(NO_FIGURE, paper="Yes", where=f"Section 4 and Figure {figure}")
+
+
+NO_FIGURE = Answers(
+    "Yes: accuracy grows with epsilon, and is close to that without privacy at the largest.",
+    "No: accuracy falls between some epsilons, or is far from that without privacy at the largest.",
+    where="the paper's experiments do not clip",
+)

@@ -1,4 +1,38 @@
-"""The escape from a strict saddle by noise: growth and spread of coupled runs, escape times, none without noise."""
+"""Lemmas B.6 to B.9: noise grows along the escape direction of a strict saddle.
+
+Question:
+  Do coupled runs part as (1 + eta gamma)^t, with spread 2 eta Delta alpha_t, and by the noise alone?
+
+The paper:
+  Yes: Lemmas B.6 to B.9.
+
+Rule:
+  Reproduced if, on every landscape and for every growth and noise, the variance of <v1, x - x'> of coupled runs is
+  within 4 standard errors of 4 eta^2 Delta^2 alpha_t^2 at every probe, the growth of its standard deviation between
+  the last two probes is within 4 standard errors and 0.1% of that of alpha_t, which is (1 + eta gamma)^t in the end,
+  with standard errors of at most 3%, the median escape time is within 5% of the one of the linear law, and without
+  noise no run leaves. (With all exact, some growth of 50 would be off by 4 standard errors in one of 300 results; the
+  landscapes are not quite quadratic, which the 0.1% allows for.) Not reproduced if a variance is off by more than 6
+  standard errors, a growth by more than 6 and 0.1%, an escape time by more than 20%, or a run leaves without noise.
+  Undecided otherwise.
+
+Earlier rule:
+  The same with a growth within 1% whatever its standard error; not reproduced: off by more than 20%. On the seed
+  "escape" it said reproduced (quick, off by at most 0.13%) and undecided (paper, 1.27%), where a standard error is up
+  to 0.75%. What it says stands beside.
+
+If reproduced:
+  Yes: coupled runs part at the predicted rate and spread, and none leaves without noise.
+
+If not reproduced:
+  No: the growth, the spread or the escape time differs, or a run leaves without noise.
+
+Prediction:
+  runs follow the linear law, in as many draws as the profile has runs
+
+Rival:
+  they part 3% faster than it says
+"""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +43,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, study, tabulated
 from dpnotes.oracles.samples import DistributionBatch, FreshData
 from dpnotes.papers.noisy_sgd.experiments.wells import along
@@ -19,21 +53,11 @@ from dpnotes.problems.separable import Cosine, DoubleWell, Parabola, Separable
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 
+STATED = Preregistration.of(__doc__)
 _NOT_QUADRATIC = 0.001
 QUICK, PAPER = profiles("noisy_sgd.escape", {
-    "decision_rule": "Reproduced if, on every landscape and for every growth and noise, the variance of <v1, x - x'> "
-    "of coupled runs is within 4 standard errors of 4 eta^2 Delta^2 alpha_t^2 at every probe, the growth of its "
-    "standard deviation between the last two probes is within 4 standard errors and 0.1% of that of alpha_t, which is "
-    "(1 + eta gamma)^t in the end, with standard errors of at most 3%, the median escape time is within 5% of the one "
-    "of the linear law, and without noise no run leaves. (With all exact, some growth of 50 would be off by 4 "
-    "standard errors in one of 300 results; the landscapes are not quite quadratic, which the 0.1% allows for.) Not "
-    "reproduced if a variance is off by more than 6 standard errors, a growth by more than 6 and 0.1%, an escape time "
-    "by more than 20%, or a run leaves without noise. Undecided otherwise.",
-    "earlier_rule": "The same with a growth within 1% whatever its standard error; not reproduced: off by more than "
-    '20%. On the seed "escape" it said reproduced (quick, off by at most 0.13%) and undecided (paper, 1.27%), where a '
-    "standard error is up to 0.75%. What it says stands beside.",
-    "seed": "escape, second", "batch_size": 1e6, "dim": 10,
-    "landscapes": ["wells", "monkey"], "growths": Each([0.05, 0.2], [0.01, 0.02, 0.05, 0.1, 0.2]),
+    "decision_rule": STATED.rule, "earlier_rule": STATED.earlier_rule, "seed": "escape, second", "batch_size": 1e6,
+    "dim": 10, "landscapes": ["wells", "monkey"], "growths": Each([0.05, 0.2], [0.01, 0.02, 0.05, 0.1, 0.2]),
     "spreads": Each([1e-4, 1e-7], [1e-4, 1e-5, 1e-6, 1e-7, 1e-8]), "runs": Each(500, 4000),
 })  # fmt: skip
 
@@ -237,10 +261,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide, simulated),
-    "Lemmas B.6 to B.9: noise grows along the escape direction of a strict saddle",
-    "Do coupled runs part as (1 + eta gamma)^t, with spread 2 eta Delta alpha_t, and by the noise alone?",
-    prediction="runs follow the linear law, in as many draws as the profile has runs",
-    rival="they part 3% faster than it says", stated={"quick": (0.995, 0.0), "paper": (0.99, 0.0)},
+    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.995, 0.0), "paper": (0.99, 0.0)},
     rule=("earlier_rule",),
 )  # fmt: skip

@@ -1,4 +1,29 @@
-"""Theorem 3.4: at least half of the iterates are alpha-SOSPs; and what more noise, less noise and none do to that."""
+"""Theorem 3.4: the fraction of iterates that are second-order stationary, against the noise.
+
+Question:
+  Are at least half of the iterates alpha-SOSPs, and is it the noise that makes them so?
+
+The paper:
+  Yes: Theorem 3.4.
+
+Rule:
+  Reproduced if with the theorem's noise at least half of the iterates are alpha-SOSPs in every run and for every
+  number of examples, and without noise none is. Not reproduced if with it the median run has fewer than half for some
+  number of examples, or a run without noise has one. Undecided otherwise. Further multiples of the noise, at the same
+  step size and number of steps, are shown and decide nothing.
+
+If reproduced:
+  Yes: with the theorem's noise at least half of the iterates are alpha-SOSPs, without noise none is.
+
+If not reproduced:
+  No: with the theorem's noise fewer than half are, or noise is not needed.
+
+Prediction:
+  0.99 of the iterates are alpha-SOSPs, give or take 0.002 (as stored on the same seed), and none is without noise
+
+Rival:
+  half of them are
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -7,16 +32,14 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.papers.noisy_sgd.experiments.wells import Wells, measured, parameters, share_of_sosp
 
+STATED = Preregistration.of(__doc__)
 QUICK, PAPER = profiles("noisy_sgd.fraction", {
-    "decision_rule": "Reproduced if with the theorem's noise at least half of the iterates are alpha-SOSPs in every "
-    "run and for every number of examples, and without noise none is. Not reproduced if with it the median run has "
-    "fewer than half for some number of examples, or a run without noise has one. Undecided otherwise. Further "
-    "multiples of the noise, at the same step size and number of steps, are shown and decide nothing.",
-    "seed": "fraction", "epsilon": 1.0, "delta": 1e-6, "d": 8, "f_max": 1.0, "sigma": 0.01,
+    "decision_rule": STATED.rule, "seed": "fraction", "epsilon": 1.0, "delta": 1e-6, "d": 8, "f_max": 1.0,
+    "sigma": 0.01,
     # So that the start of no run is an alpha-SOSP.
     "smallest_factor": 0.95,
     "num_examples": Each([6e4, 1.2e5], [6e4, 1.2e5, 2.4e5, 4.8e5, 9.6e5]),
@@ -79,10 +102,5 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide, simulated),
-    "Theorem 3.4: the fraction of iterates that are second-order stationary, against the noise",
-    "Are at least half of the iterates alpha-SOSPs, and is it the noise that makes them so?",
-    prediction="0.99 of the iterates are alpha-SOSPs, give or take 0.002 (as stored on the same seed), and none is "
-    "without noise",
-    rival="half of them are", stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
 )  # fmt: skip

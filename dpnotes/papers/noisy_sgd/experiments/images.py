@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dpnotes.experiments import NOT_STATED, Experiment, PaperFigure
+from dpnotes.experiments import NOT_STATED, Answers, Experiment, PaperFigure
 from dpnotes.papers.noisy_sgd.experiments import cifar10, curves, figures
 from dpnotes.problems.datasets.cifar import CIFAR10_JPEG_FILES
 
@@ -64,12 +64,13 @@ _FIGURE_1A = figures.cifar10("Figures 1a (test) and 3a (training)")
 CONVNET = _experiment(
     "convnet", "Figures 1a and 3a: the ConvNet on CIFAR-10 (JPEG-coded) without clipping, C = 2.5",
     (*_NOMINAL, *_MEASURED), _FIGURE_1A, {"quick": _QUICK, "cpu": _CPU, "paper": _PAPER},
+    answers=curves.as_figure("1a"),
     simulation=curves.simulation(quick=(0.525, 0.0), cpu=(0.945, 0.0), paper=(0.92, 0.0)),
 )  # fmt: skip
 CONVNET_MORE = _experiment(
     "convnet_more", "Figures 1a and 3a, CIFAR-10 (JPEG-coded): three further repeats, which make ten",
     (*_NOMINAL, *_MEASURED), _FIGURE_1A, {"paper": {**_PAPER, "first_repeat": 7, "repeats": 3}},
-    simulation=curves.simulation(paper=(0.005, 0.0)),
+    answers=curves.as_figure("1a"), simulation=curves.simulation(paper=(0.005, 0.0)),
 )  # fmt: skip
 CONVNET_CLIPPED = _experiment(
     "convnet_clipped",
@@ -80,7 +81,7 @@ CONVNET_CLIPPED = _experiment(
         "paper": {**_PAPER, "network": _network(norm="group"), "clipped": True},
     },
     question="Does accuracy grow with epsilon, and is it close to that without privacy at 8, with clipping?",
-    simulation=curves.simulation(curves.CLIPPED, quick=(0.335, 0.0), paper=(0.92, 0.0)),
+    answers=curves.NO_FIGURE, simulation=curves.simulation(curves.CLIPPED, quick=(0.335, 0.0), paper=(0.92, 0.0)),
 )  # fmt: skip
 CONVNET_LEMMA = _experiment(
     "convnet_lemma", "Figure 3b: the ConvNet on CIFAR-10 (JPEG-coded) without clipping, C of Lemma 3.2", _NOMINAL,
@@ -90,12 +91,16 @@ CONVNET_LEMMA = _experiment(
     # Lemma 3.2 needs constants that no network has; these are ones, so that C is 12.0.
     {"paper": {**_PAPER, **curves.ruled([]), "norm_bound": {"L": 1.0, "f_max": 1.0, "sigma": 1.0, "c": 1.0}}},
     question="Does accuracy grow with epsilon where C is the theorem's?",
+    answers=Answers(
+        "Yes: accuracy grows with epsilon.", "No: accuracy falls between some epsilons.",
+        "Yes", "Appendix A and Figure 3b",
+    ),
     simulation=curves.simulation(rival="accuracy is the same at all epsilons", paper=(0.955, 0.005)),
 )  # fmt: skip
 RESNET18 = _experiment(
     "resnet18", "Figure 1b: ResNet-18 on CIFAR-10 (JPEG-coded) without clipping, C = 2.5",
     (*_NOMINAL, *_MEASURED, "The paper does not state C for ResNet-18; the ConvNet's is taken."),
     figures.cifar10("Figure 1b", bound=NOT_STATED), {"paper": {**_PAPER, "network": _network("resnet18")}},
-    simulation=curves.simulation(paper=(0.92, 0.0)),
+    answers=curves.as_figure("1b"), simulation=curves.simulation(paper=(0.92, 0.0)),
 )  # fmt: skip
 EXPERIMENTS = (CONVNET, CONVNET_MORE, CONVNET_CLIPPED, CONVNET_LEMMA, RESNET18)

@@ -1,4 +1,32 @@
-"""A counterexample to Lemma 3.2: its bound of the gradients leaves the privacy noise out."""
+"""Lemma 3.2: a quadratic whose gradients are the privacy noise.
+
+Question:
+  Does the bound of Lemma 3.2, which leaves the noise out, hold where the noise is large?
+
+The paper:
+  Yes: Lemma 3.2.
+
+Rule:
+  Lemma 3.2 promises, for eta <= min(1/L, 1/(sigma sqrt(T))), that no gradient of the run is above C but with
+  probability delta. On f_i = L |x|^2/2 + <a_i, x> with eta = 1/L = 1/(sigma sqrt(T)) the gradient is the last step's
+  noise, so the largest one is the largest of T - 1 norms of noise, but for the a_i, which are not longer than sigma.
+  Reproduced (the counterexample is one) if in every dimension the median largest gradient is within 2 sigma, and 4
+  standard errors, of that law's median, at the largest dimension every run exceeds C, at the smallest none, and the
+  privacy by Assumption B alone is within the nominal epsilon. Not reproduced if a median is off by more than twice
+  that, or no run exceeds C at the largest dimension. Undecided otherwise.
+
+If reproduced:
+  No: in high dimensions the noise alone makes gradients longer than C, in every run.
+
+If not reproduced:
+  Yes: no run exceeds the bound in high dimensions.
+
+Prediction:
+  gradients are the noise and examples' own, in as many draws as the profile has steps and repeats
+
+Rival:
+  the noise is so small that the bound holds
+"""
 
 import math
 from typing import Any
@@ -9,7 +37,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Sampling
-from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, grid, profiles, study, tabulated
 from dpnotes.papers.noisy_sgd.algorithms import noisy_sgd, theorem_3_1_noise
 from dpnotes.papers.noisy_sgd.calculators import GRADIENT_BOUND
@@ -18,16 +46,9 @@ from dpnotes.problems.quadratics import Quadratic
 from dpnotes.random.streams import Streams
 from dpnotes.train.noise import NoiseChoice
 
+STATED = Preregistration.of(__doc__)
 QUICK, PAPER = profiles("noisy_sgd.lemma_3_2", {
-    "decision_rule": "Lemma 3.2 promises, for eta <= min(1/L, 1/(sigma sqrt(T))), that no gradient of the run is "
-    "above C but with probability delta. On f_i = L |x|^2/2 + <a_i, x> with eta = 1/L = 1/(sigma sqrt(T)) the "
-    "gradient is the last step's noise, so the largest one is the largest of T - 1 norms of noise, but for the a_i, "
-    "which are not longer than sigma. Reproduced (the counterexample is one) if in every dimension the median largest "
-    "gradient is within 2 sigma, and 4 standard errors, of that law's median, at the largest dimension every run "
-    "exceeds C, at the smallest none, and the privacy by Assumption B alone is within the nominal epsilon. Not "
-    "reproduced if a median is off by more than twice that, or no run exceeds C at the largest dimension. Undecided "
-    "otherwise.",
-    "seed": "lemma 3.2", "epsilon": 1.0, "delta": 1e-5, "sigma": 1.0,
+    "decision_rule": STATED.rule, "seed": "lemma 3.2", "epsilon": 1.0, "delta": 1e-5, "sigma": 1.0,
     # The start is the minimum; the bound on the gap is strict.
     "f_max": 1e-6,
     # The paper gives no constants.
@@ -149,9 +170,5 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide, simulated),
-    "Lemma 3.2: a quadratic whose gradients are the privacy noise",
-    "Does the bound of Lemma 3.2, which leaves the noise out, hold where the noise is large?",
-    prediction="gradients are the noise and examples' own, in as many draws as the profile has steps and repeats",
-    rival="the noise is so small that the bound holds", stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
 )  # fmt: skip

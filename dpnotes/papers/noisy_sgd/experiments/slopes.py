@@ -1,4 +1,38 @@
-"""The scaling of the accuracy of noisy SGD with n, epsilon, d and f_max: simulated against Theorem 3.5."""
+"""Theorem 3.5: the accuracy that is reached against n, epsilon, d and f_max.
+
+Question:
+  With the theorem's parameters, does alpha scale as f_max^(1/2) d^(1/4) / sqrt(n epsilon)?
+
+The paper:
+  Yes: proof of Theorem 3.5; the print has f_max instead of its root.
+
+Rule:
+  A slope of ln(reached alpha) against ln(knob) passes if its bootstrap interval over seeds (98.75%, so that the four
+  hold jointly with 95%) contains the slope of the theorem's own alpha, with all its logarithms, at the points that
+  were asked, and is at most 0.05 to either side. Its exponents without logarithms are -1/2 in n, -1/2 in epsilon, 1/4
+  in d and 1/2 in f_max at constant L (the theorem prints 1, which its proof does not give and units forbid).
+  Reproduced if all four pass, and without noise every run stays at the saddle. Not reproduced if an interval lies on
+  the side of a larger alpha than the theorem's slope promises, or a run without noise leaves the saddle. Undecided
+  otherwise; a slope on the other side is called steeper: the bound is not tight there.
+
+Earlier rule:
+  The same with the exponents without logarithms in place of the slopes of the theorem's alpha; on the seed "slopes"
+  it said reproduced (quick and paper). Nine points resolve the logarithms, which are off those exponents by up to
+  0.008. What it says stands beside.
+
+If reproduced:
+  Yes: all four exponents are met.
+
+If not reproduced:
+  No: some exponent is that of a larger alpha, or noise is not needed.
+
+Prediction:
+  alpha is the theorem's with its logarithms; runs scatter by their landscapes' factor, which the repeats share out,
+  and by 0.8% (the stored runs on an earlier seed)
+
+Rival:
+  alpha falls as n to a power 0.05 nearer to 0
+"""
 
 import math
 from dataclasses import replace
@@ -7,31 +41,21 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Spec
+from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.fits import Slope, fitted
 from dpnotes.experiments.sweeps import SYNTHETIC, Each, Given, Rows, profiles, spaced, study, tabulated
 from dpnotes.measure.stationarity import reached_alpha
 from dpnotes.papers.noisy_sgd.experiments.wells import WellParameters, Wells, measured, parameters
 
+STATED = Preregistration.of(__doc__)
 EXPONENTS = {"n": -0.5, "epsilon": -0.5, "d": 0.25, "f_max": 0.5}
 # A decade of n, epsilon and d in place of two: T grows with n and epsilon, and a step takes as long for a few runs as
 # for many, so further runs make up for the shorter lever.
 # From d = 30 on: the median norm of d normal numbers is sqrt(d) (1 - 1/(3 d)), and the theorem shares the noise out
 # among d + 1 coordinates, which together bend the slope by 0.016 between 10 and 1000, and by a third of that here.
 QUICK, PAPER = profiles("noisy_sgd.slopes", {
-    "decision_rule": "A slope of ln(reached alpha) against ln(knob) passes if its bootstrap interval over seeds "
-    "(98.75%, so that the four hold jointly with 95%) contains the slope of the theorem's own alpha, with all its "
-    "logarithms, at the points that were asked, and is at most 0.05 to either side. Its exponents without logarithms "
-    "are -1/2 in n, -1/2 in epsilon, 1/4 in d and 1/2 in f_max at constant L (the theorem prints 1, which its proof "
-    "does not give and units forbid). Reproduced if all four pass, and without noise every run stays at the saddle. "
-    "Not reproduced if an interval lies on the side of a larger alpha than the theorem's slope promises, or a run "
-    "without noise leaves the saddle. Undecided otherwise; a slope on the other side is called steeper: the bound is "
-    "not tight there.",
-    "earlier_rule": "The same with the exponents without logarithms in place of the slopes of the theorem's alpha; on "
-    'the seed "slopes" it said reproduced (quick and paper). Nine points resolve the logarithms, which are off those '
-    "exponents by up to 0.008. What it says stands beside.",
-    "seed": "slopes, second", "delta": 1e-6, "sigma": 0.01,
-    "smallest_factor": 0.5,
+    "decision_rule": STATED.rule, "earlier_rule": STATED.earlier_rule, "seed": "slopes, second", "delta": 1e-6,
+    "sigma": 0.01, "smallest_factor": 0.5,
     # What the other knobs are while one of them moves.
     "held": {"n": {}, "epsilon": {}, "d": {"n": 1.15e6}, "f_max": {"n": 6.4e4}},
     "base": Each({"n": 6e5, "epsilon": 1.0, "d": 8, "f_max": 1.0}, {"n": 6e6, "epsilon": 1.0, "d": 8, "f_max": 1.0}),
@@ -156,11 +180,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER], (cells, run_cell, decide, simulated),
-    "Theorem 3.5: the accuracy that is reached against n, epsilon, d and f_max",
-    "With the theorem's parameters, does alpha scale as f_max^(1/2) d^(1/4) / sqrt(n epsilon)?",
-    prediction="alpha is the theorem's with its logarithms; runs scatter by their landscapes' factor, which the "
-    "repeats share out, and by 0.8% (the stored runs on an earlier seed)",
-    rival="alpha falls as n to a power 0.05 nearer to 0", stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     rule=("earlier_rule",),
 )  # fmt: skip

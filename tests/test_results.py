@@ -17,7 +17,7 @@ import pytest
 from dpnotes.cli import catalogue
 from dpnotes.core import Relation, Sampling
 from dpnotes.experiments import Decision, Experiment, Result, load, outstanding, store
-from dpnotes.experiments.agreement import Children, Outcome, compare
+from dpnotes.experiments.agreement import Children, Rerun, compare
 from dpnotes.experiments.outcomes import AGAINST, AS_PREDICTED, outcome
 from dpnotes.experiments.provenance import git, now
 from dpnotes.experiments.store import MAX_RESULT_BYTES, pending
@@ -188,7 +188,7 @@ def test_control_an_altered_epsilon_is_caught(experiment: str, name: str, factor
 # ---------------------------------------------------------------- it agrees
 def disagreements(results: list[Result], seed: str, seconds: float) -> tuple[int, list[str]]:
     """Return the number of cells that were run again, and every difference."""
-    outcomes = list[Outcome]()
+    outcomes = list[Rerun]()
     with Children() as children:
         for sample in draw(results, seed, seconds):
             with suppress(DataNotFound):  # tests of real data are skipped without them

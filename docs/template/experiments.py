@@ -1,8 +1,31 @@
-"""Does the correction pay? The error of the last direction, with momentum and without."""
+"""The error of a direction, with momentum and without.
+
+Question:
+  Does momentum with a correction at least halve the squared error of a direction?
+
+The paper:
+  No claim: the paper has no noise for privacy.
+
+Rule:
+  Reproduced if momentum 0.1 has less than half of the mean squared error of momentum 1, not reproduced if it has more
+  than all of it, undecided otherwise.
+
+If reproduced:
+  Yes.
+
+If not reproduced:
+  No.
+
+Prediction:
+  a tenth of the error
+
+Rival:
+  the same error
+"""
 
 import torch
 
-from dpnotes.experiments import Answers, Cost, Decision
+from dpnotes.experiments import Cost, Decision, Preregistration
 from dpnotes.experiments.sweeps import SYNTHETIC, Each, grid, profiles, study, tabulated
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import run
@@ -11,10 +34,9 @@ from dpnotes.papers.storm.algorithms import Storm
 from dpnotes.problems.quadratics import Quadratic, log_spectrum
 from dpnotes.random.streams import Streams
 
+STATED = Preregistration.of(__doc__)
 SPECS = profiles("storm.correction", {
-    "decision_rule": "Reproduced if momentum 0.1 has less than half of the mean squared error of momentum 1, not "
-    "reproduced if it has more than all of it, undecided otherwise.",
-    "momenta": [0.1, 1.0], "steps": 40, "repeats": Each(30, 300),
+    "decision_rule": STATED.rule, "momenta": [0.1, 1.0], "steps": 40, "repeats": Each(30, 300),
 })  # fmt: skip
 
 
@@ -52,10 +74,6 @@ def simulated(spec, generator, right):
 
 
 EXPERIMENTS = (study(
-    SPECS, (cells, run_cell, decide, simulated), "The error of a direction, with momentum and without",
-    "Does momentum with a correction at least halve the squared error of a direction?",
-    prediction="a tenth of the error", rival="the same error",
-    stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
-    answers=Answers("Yes.", "No.", where="the paper has no noise for privacy"),
+    STATED, SPECS, (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     wants={"paper": Cost(why="hours", hours=0.01, basis="ten times the quick profile")},
 ),)  # fmt: skip

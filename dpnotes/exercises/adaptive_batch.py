@@ -7,15 +7,18 @@ from dpnotes.papers.adaptive_batch.reference import tree_mechanism
 from dpnotes.random.streams import Streams
 
 
-@exercise(
-    "Write lines 3 to 7 of Algorithm 1: the list of released sums $X_1, \\dots, X_T$ of the rows of `terms`. "
-    "`node(t, Sigma)` of the listing above gives the blocks `(first, last)` of $\\mathrm{NODE}(t)$, `sigma` is the "
-    "standard deviation of a block's noise, and `noise(last)` is the standard Gaussian vector of the block that ends "
-    "at leaf `last`. Your answer is compared with the reference, `tree_mechanism`.",
-    "Keep the exact sum private. Release the sum plus the noise of the blocks of NODE(t).",
-    "The noise does not accumulate over t: each release adds only the draws of its own blocks.",
-)
+@exercise
 def write_the_sums(function):
+    r"""Write lines 3 to 7 of Algorithm 1: the list of released sums $X_1, \dots, X_T$ of the rows of `terms`. `node(t,
+    Sigma)` of the listing above gives the blocks `(first, last)` of $\mathrm{NODE}(t)$, `sigma` is the standard
+    deviation of a block's noise, and `noise(last)` is the standard Gaussian vector of the block that ends at leaf
+    `last`. Your answer is compared with the reference, `tree_mechanism`.
+
+    Hints:
+      Keep the exact sum private. Release the sum plus the noise of the blocks of NODE(t).
+
+      The noise does not accumulate over t: each release adds only the draws of its own blocks.
+    """
     draws = Streams.of("exercise", ["one"])
     noise = lambda end: draws.normal("noise", end, 2)[0]
     terms, Sigma, sigma = draws.normal("terms", 0, 26)[0].view(13, 2), 13, 0.5
@@ -37,13 +40,16 @@ def write_the_sums(function):
     return f"X_{int(wrong[0]) + 1} is not the sum so far plus the noise of its blocks." if len(wrong) else ""
 
 
-@exercise(
-    "A run takes 10 steps with $\\|\\widetilde\\nabla\\| = 1$ and 990 with $0.02$. How many times as many examples do "
-    "fixed batches need as adaptive ones, if each batch must be large enough for its step? (Ignore fresh gradients.)",
-    "A fixed batch has the size that the longest step needs, at each of the 1000 steps.",
-    "Adaptive batches add up to beta times the sum of the lengths.",
-)
+@exercise
 def saving(number):
+    r"""A run takes 10 steps with $\|\widetilde\nabla\| = 1$ and 990 with $0.02$. How many times as many examples do
+    fixed batches need as adaptive ones, if each batch must be large enough for its step? (Ignore fresh gradients.)
+
+    Hints:
+      A fixed batch has the size that the longest step needs, at each of the 1000 steps.
+
+      Adaptive batches add up to beta times the sum of the lengths.
+    """
     if number == 50:
         return "50 is the ratio of the two lengths; ten of the steps are long in either case."
     if number == 100:

@@ -7,13 +7,16 @@ from dpnotes.privacy.calibration import gaussian_delta
 from dpnotes.privacy.tree import Tree
 
 
-@exercise(
-    "Write $\\mathrm{NODE}(t)$: the list of blocks `(first, last)` that make up the terms $1, \\dots, t$, largest "
-    "first.",
-    "Each one in the binary expansion of t is a block.",
-    "Start with the largest power of two; take each power of two that still fits into the remaining terms.",
-)
+@exercise
 def which_blocks(function):
+    r"""Write $\mathrm{NODE}(t)$: the list of blocks `(first, last)` that make up the terms $1, \dots, t$, largest
+    first.
+
+    Hints:
+      Each one in the binary expansion of t is a block.
+
+      Start with the largest power of two; take each power of two that still fits into the remaining terms.
+    """
     for t in (1, 6, 13, 16, 100):
         blocks = sorted(map(tuple, function(t)))
         leaves = [leaf for first, last in blocks for leaf in range(first, last + 1)]
@@ -26,13 +29,16 @@ def which_blocks(function):
     return ""
 
 
-@exercise(
-    "By which factor does the $\\sigma = \\alpha/\\sqrt d$ of Theorem 3.11 have to grow to be $(1, 10^{-6})$-DP when "
-    "an example is replaced, for a tree of 1024 terms?",
-    "The sensitivity of a term is 2 alpha epsilon / sqrt(d).",
-    "tree_std(epsilon, delta, sensitivity, terms) gives the least noise of a node.",
-)
+@exercise
 def enough_noise(number):
+    r"""By which factor does the $\sigma = \alpha/\sqrt d$ of Theorem 3.11 have to grow to be $(1, 10^{-6})$-DP when an
+    example is replaced, for a tree of 1024 terms?
+
+    Hints:
+      The sensitivity of a term is 2 alpha epsilon / sqrt(d).
+
+      tree_std(epsilon, delta, sensitivity, terms) gives the least noise of a node.
+    """
     nodes = 2 * Tree(1024).max_cost(1.0)  # that see an example's term, each at a sensitivity of 2 in units of sigma
     if math.isclose(number, 2 * math.log(1e6), rel_tol=0.005):
         return "this is Lemma 3.8, which is just too small."

@@ -11,14 +11,18 @@ from dpnotes.papers.budget_schedules.reference import clipped, private_gradient_
 from dpnotes.random.streams import Streams
 
 
-@exercise(
-    "With $\\kappa = 10$ and $T = 40$, which part of the budget does Theorem 4.5's schedule spend on the last step? "
-    "Give a number between 0 and 1.",
-    "A step's part of the budget is in proportion to the square root of its influence.",
-    "The parts are 1, sqrt(gamma), gamma, ... counted back from the last step: a geometric series.",
-    "The last step gets 1 over the sum of that series.",
-)
+@exercise
 def last_step(number):
+    r"""With $\kappa = 10$ and $T = 40$, which part of the budget does Theorem 4.5's schedule spend on the last step?
+    Give a number between 0 and 1.
+
+    Hints:
+      A step's part of the budget is in proportion to the square root of its influence.
+
+      The parts are 1, sqrt(gamma), gamma, ... counted back from the last step: a geometric series.
+
+      The last step gets 1 over the sum of that series.
+    """
     costs = theorem_4_5_schedule(gamma=0.9, rho=1.0, num_steps=40).costs
     if near(1 / 40)(number) == "":
         return "this is the part of a step if all are equal; the last step has the largest influence."
@@ -27,16 +31,20 @@ def last_step(number):
     return near(costs[-1])(number)
 
 
-@exercise(
-    "Write lines 1 to 4 of Algorithm 1, with $\\le$ in line 2: the step that adds noise to the data. `rows` are the "
-    "gradients of the examples, `(N, D)`, each of which must be clipped to the length `G`; `nu` is the draw $\\nu_t$, "
-    "and `left` is $R_t$. Return $g_t$ and $R_{t+1}$, or `None` if the step costs more than what is left. "
-    "`clipped(rows, longest)` of the listing is at hand.",
-    "The step costs 1 / sigma**2. If that is more than what is left, nothing may be drawn or released.",
-    "Clip example by example, and only then take the mean over the rows.",
-    "The mean changes by at most G / N; the noise is sigma times this.",
-)
+@exercise
 def private_step(function):
+    r"""Write lines 1 to 4 of Algorithm 1, with $\le$ in line 2: the step that adds noise to the data. `rows` are the
+    gradients of the examples, `(N, D)`, each of which must be clipped to the length `G`; `nu` is the draw $\nu_t$, and
+    `left` is $R_t$. Return $g_t$ and $R_{t+1}$, or `None` if the step costs more than what is left. `clipped(rows,
+    longest)` of the listing is at hand.
+
+    Hints:
+      The step costs 1 / sigma**2. If that is more than what is left, nothing may be drawn or released.
+
+      Clip example by example, and only then take the mean over the rows.
+
+      The mean changes by at most G / N; the noise is sigma times this.
+    """
     G, sigma = 1.2, 2.0
     numbers = Streams.of("exercise", ["one"]).normal("rows", 0, 21)[0]
     rows, nu = numbers[:18].view(6, 3), numbers[18:]

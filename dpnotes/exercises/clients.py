@@ -13,15 +13,18 @@ from dpnotes.privacy.events import Event
 from dpnotes.random.streams import Streams
 
 
-@exercise(
-    "Write lines 4 to 8 and 16 of Algorithm 3: a fresh round. `terms` has a tensor for each client, the gradients of "
-    "its batch, `(b, d)`; `noise` has a draw of $N(0, I_d)$ for each client. Return the messages of the clients, `(m, "
-    "d)`, and their mean, which the server uses, `(d,)`. `clipped(rows, G)` is at hand; the noise is `multiplier` "
-    "times the sensitivity of a client's mean.",
-    "A client's mean is that of its clipped terms. What is its sensitivity, if one example is replaced?",
-    "Each client adds its own noise to its own mean. Stack the messages; the server takes their mean.",
-)
+@exercise
 def round_of_clients(function):
+    """Write lines 4 to 8 and 16 of Algorithm 3: a fresh round. `terms` has a tensor for each client, the gradients of
+    its batch, `(b, d)`; `noise` has a draw of $N(0, I_d)$ for each client. Return the messages of the clients, `(m,
+    d)`, and their mean, which the server uses, `(d,)`. `clipped(rows, G)` is at hand; the noise is `multiplier` times
+    the sensitivity of a client's mean.
+
+    Hints:
+      A client's mean is that of its clipped terms. What is its sensitivity, if one example is replaced?
+
+      Each client adds its own noise to its own mean. Stack the messages; the server takes their mean.
+    """
     normal = Streams.of("exercise", ["one"]).normal("numbers", 0, 3 * 20 * 2 + 3 * 2)[0]
     terms, noise, G, multiplier = 2 * normal[:120].view(3, 20, 2), normal[120:].view(3, 2), 1.5, 4.0
     gradients = [lambda x, z, j=j: terms[j][z.start : z.stop] for j in range(3)]
@@ -54,13 +57,16 @@ def round_of_clients(function):
     return "" if correct else "the messages are right; the server should follow their mean, and add nothing."
 
 
-@exercise(
-    "A client's own noise is `multiplier` times its sensitivity. Write the function that gives the noise of the *mean* "
-    "over *its* sensitivity, against `others` of the other clients, who share their knowledge of their own noise.",
-    "One example changes the mean of m messages by 1/m of the change of its client's message.",
-    "They do not know the noise of m - others clients. Variances of independent noise add up.",
-)
+@exercise
 def coalition(function):
+    """A client's own noise is `multiplier` times its sensitivity. Write the function that gives the noise of the *mean*
+    over *its* sensitivity, against `others` of the other clients, who share their knowledge of their own noise.
+
+    Hints:
+      One example changes the mean of m messages by 1/m of the change of its client's message.
+
+      They do not know the noise of m - others clients. Variances of independent noise add up.
+    """
     epsilon = lambda noise: account([Event(noise, Relation.REPLACE_ONE, FRESH, 1)], 1e-6).epsilon
     draws = Streams.of("coalition", ["one"]).normal("noise", 0, 8 * 200_000)[0].view(8, -1)
     for clients, others in ((8, 0), (8, 1), (8, 5), (8, 7), (3, 1)):

@@ -10,14 +10,17 @@ from dpnotes.papers.drift_escape.reference import adaptive_dp_spider, clipped
 from dpnotes.random.streams import Streams
 
 
-@exercise(
-    "Write the function that gives the least number of *independent* attempts, each of which escapes with "
-    "probability `chance`, that all fail with probability at most `failure`. (The paper prints "
-    "$\\frac52\\ln\\frac1{\\omega_0}$ for a chance of $\\frac14$. Is it enough?)",
-    "All of Q attempts fail with probability (1 - chance)^Q.",
-    "Take logarithms, solve for Q, and round up. For chance = 1/4 the factor before ln(1/failure) is 3.476.",
-)
+@exercise
 def how_many(function):
+    r"""Write the function that gives the least number of *independent* attempts, each of which escapes with probability
+    `chance`, that all fail with probability at most `failure`. (The paper prints $\frac52\ln\frac1{\omega_0}$ for a
+    chance of $\frac14$. Is it enough?)
+
+    Hints:
+      All of Q attempts fail with probability (1 - chance)^Q.
+
+      Take logarithms, solve for Q, and round up. For chance = 1/4 the factor before ln(1/failure) is 3.476.
+    """
     for chance, failure in ((0.25, 0.01), (0.25, 1e-6), (0.5, 0.001), (0.9, 0.05)):
         number = function(chance, failure)
         if number != int(number):
@@ -30,18 +33,22 @@ def how_many(function):
     return ""
 
 
-@exercise(
-    "Write lines 9 to 12 of Algorithm 2: a difference that is private *for every previous point*. `now` and "
-    "`before` are the gradients of the batch at `x` and at `last.asked`, `(b, d)`; `last.g` is the estimate so far, "
-    "`last.drift` the drift; `xi` is a draw of $N(0, I_d)$, `eta` the step size. Clip each example's difference to "
-    "what $M$ allows; the noise is `multiplier` times the sensitivity of their mean, if an example is replaced. Return "
-    "the new estimate, `(d,)`, and the new drift. `clipped(rows, longest)` is at hand.",
-    "How far did the point move? Not every move is a step.",
-    "An example's difference has at most the length M times the move. Replacing it changes the mean of b differences "
-    "by at most twice this length over b.",
-    "Add the noisy difference to last.g; the drift grows by the square of the move.",
-)
+@exercise
 def covered(function):
+    """Write lines 9 to 12 of Algorithm 2: a difference that is private *for every previous point*. `now` and `before`
+    are the gradients of the batch at `x` and at `last.asked`, `(b, d)`; `last.g` is the estimate so far, `last.drift`
+    the drift; `xi` is a draw of $N(0, I_d)$, `eta` the step size. Clip each example's difference to what $M$ allows;
+    the noise is `multiplier` times the sensitivity of their mean, if an example is replaced. Return the new estimate,
+    `(d,)`, and the new drift. `clipped(rows, longest)` is at hand.
+
+    Hints:
+      How far did the point move? Not every move is a step.
+
+      An example's difference has at most the length M times the move. Replacing it changes the mean of b differences by
+      at most twice this length over b.
+
+      Add the noisy difference to last.g; the drift grows by the square of the move.
+    """
     normal = Streams.of("exercise", ["one"]).normal("numbers", 0, 44)[0]
     tilts, xi, M, multiplier, eta = 3 * normal[:40].view(20, 2), normal[40:42], 1.5, 4.0, 0.5
     gradients = lambda x, z: tilts[z.start : z.stop] * x.cos() - x.sin()

@@ -12,14 +12,18 @@ CONSTRAINTS = {
 }
 
 
-@exercise(
-    "Which rate follows? Put your `Rate(alpha, value, terms, tuned, constraints)` in place of the dots. "
-    "You may try the printed value first, and read the verdict.",
-    "The units tell you something before any algebra: alpha is a loss over a length, f_max is a loss.",
-    "balance(terms, tuned, constraints) computes the best rate; print its .rate.",
-    "Multiply the constraints, each to the power 1/4 (and alpha): eta, T and Delta cancel.",
-)
+@exercise
 def find_exponent(answer):
+    """Find the rate that follows. Put your `Rate(alpha, value, terms, tuned, constraints)` in place of the dots. You
+    may try the printed value first, and read the verdict.
+
+    Hints:
+      The units tell you something before any algebra: alpha is a loss over a length, f_max is a loss.
+
+      balance(terms, tuned, constraints) computes the best rate; print its .rate.
+
+      Multiply the constraints, each to the power 1/4 (and alpha): eta, T and Delta cancel.
+    """
     if not isinstance(answer, Rate):
         return "give a Rate(alpha, value, terms, tuned, constraints)."
     given = {name: str(term) for name, term in answer.constraints.items()}

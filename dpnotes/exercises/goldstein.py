@@ -10,15 +10,18 @@ from dpnotes.papers.goldstein.smoothed import on_sphere
 from dpnotes.random.streams import Streams
 
 
-@exercise(
-    "Write the corrected lines 12 to 16 of Algorithm 3: the increment of a batch, before the noise. `losses(points, "
-    "places)` takes points `(examples, m, d)`; `y` are directions on the sphere, `(examples, m, d)`. Use the *same* "
-    "directions at `z` and at `before`, and let no example's increment be longer than `longest`. `two_point` and "
-    "`clipped` of the listing above are at hand.",
-    "two_point(losses, z, places, alpha, y) is an estimate for each example, (examples, d).",
-    "Take the difference example by example, with one y; clip the differences; then take the mean over the examples.",
-)
+@exercise
 def private_increment(function):
+    """Write the corrected lines 12 to 16 of Algorithm 3: the increment of a batch, before the noise. `losses(points,
+    places)` takes points `(examples, m, d)`; `y` are directions on the sphere, `(examples, m, d)`. Use the *same*
+    directions at `z` and at `before`, and let no example's increment be longer than `longest`. `two_point` and
+    `clipped` of the listing above are at hand.
+
+    Hints:
+      two_point(losses, z, places, alpha, y) is an estimate for each example, (examples, d).
+
+      Take the difference example by example, with one y; clip the differences; then take the mean over the examples.
+    """
     normal = Streams.of("exercise", ["one"]).normal("numbers", 0, 6 * (3 + 5 * 3))[0].view(6, 18)
     data, y = normal[:, :3], on_sphere(normal[:, 3:].reshape(6, 5, 3))
     losses = lambda at, places: (at - data[list(places)][:, None]).norm(dim=2)
@@ -42,14 +45,17 @@ def private_increment(function):
     return "" if within else "with clipping, it is not the mean of differences of which none is longer than allowed."
 
 
-@exercise(
-    "$F(x) = |x|$ in many dimensions, a point at the distance $2\\alpha$ from the kink. How long is the shortest "
-    "element of its Goldstein subdifferential of radius $\\alpha$?",
-    "The gradients in the ball are unit vectors that point away from 0. How far can they turn from the direction of x?",
-    "A tangent from 0 to the ball: the sine of the largest angle is 1/2. The shortest mean is half way between the "
-    "two gradients that are turned as far as possible, to opposite sides.",
-)
+@exercise
 def cone(number):
+    r"""$F(x) = |x|$ in many dimensions, a point at the distance $2\alpha$ from the kink. How long is the shortest
+    element of its Goldstein subdifferential of radius $\alpha$?
+
+    Hints:
+      The gradients in the ball are unit vectors that point away from 0. How far can they turn from the direction of x?
+
+      A tangent from 0 to the ball: the sine of the largest angle is 1/2. The shortest mean is half way between the two
+      gradients that are turned as far as possible, to opposite sides.
+    """
     if near(1.0)(number) == "":
         return "this is the length of a single gradient; a mean of several is shorter."
     turn = torch.linspace(0, 2 * math.pi, 10_001, dtype=torch.float64)

@@ -41,25 +41,31 @@ def mistake_in_step(answer, B, C, Delta):
     return Release(mean(), Delta, slips, scales).mistake(lambda draw: answer(rows, draw), xi)
 
 
-@exercise(
-    "Write lines 2 and 3 of Algorithm 1: the release of a step. `gradients` has one row for each example of the "
-    "batch, `(examples, d)`; the batch is a Poisson sample of expected size `B`; `xi` is a draw of $\\mathcal N(0, "
-    "I_d)$. The answer is checked against a step of the listing above, so write it without looking there.",
-    "gradients.norm(dim=1, keepdim=True) has the length of each row; clamp_min(1) leaves short ones alone.",
-    "Clip row by row, add up, divide by B. Delta is the standard deviation of the noise on that mean.",
-)
+@exercise
 def released_gradient(function):
+    r"""Write lines 2 and 3 of Algorithm 1: the release of a step. `gradients` has one row for each example of the
+    batch, `(examples, d)`; the batch is a Poisson sample of expected size `B`; `xi` is a draw of $\mathcal N(0, I_d)$.
+    The answer is checked against a step of the listing above, so write it without looking there.
+
+    Hints:
+      gradients.norm(dim=1, keepdim=True) has the length of each row; clamp_min(1) leaves short ones alone.
+
+      Clip row by row, add up, divide by B. Delta is the standard deviation of the noise on that mean.
+    """
     C, B, Delta = 0.5, 5, 0.3
     return mistake_in_step(lambda rows, xi: function(rows, C, B, Delta, xi), B, C, Delta)
 
 
-@exercise(
-    "In the setting of *Which epsilon?* ($\\delta = 0.01$, batches of 512, 24 epochs), what is the smallest $c_2$ at "
-    "which a nominal $\\varepsilon = 2$ is confirmed? `accounted` and `needed` of that section are at hand.",
-    "The noise is proportional to c_2.",
-    "needed(2.0) is a noise multiplier, and so is the first of accounted(2.0).",
-)
+@exercise
 def enough(number):
+    r"""In the setting of *Which epsilon?* ($\delta = 0.01$, batches of 512, 24 epochs), what is the smallest $c_2$ at
+    which a nominal $\varepsilon = 2$ is confirmed? `accounted` and `needed` of that section are at hand.
+
+    Hints:
+      The noise is proportional to c_2.
+
+      needed(2.0) is a noise multiplier, and so is the first of accounted(2.0).
+    """
     examples, batch, norm_bound, delta = 50_000, 512, 2.5, 0.01
     steps = -(-24 * examples // batch)
     sizes = {"batch_size": batch, "num_examples": examples, "num_steps": steps}
@@ -69,13 +75,16 @@ def enough(number):
     return near(2.0)(epsilon) and f"with c_2 = {number:.3g} the accountant finds epsilon = {epsilon:.3g}."
 
 
-@exercise(
-    "Clipped SGD is $(1, 10^{-5})$-DP, and without clipping the bound fails with probability at most $10^{-5}$ for "
-    "each data set, in its own run. Which $\\delta$ follows for the unclipped run, at $\\varepsilon = 1$?",
-    "Not 2 delta: a failure under the neighbour is multiplied by e^epsilon.",
-    "Three terms add up: the delta of clipped SGD, the failure on the data set, and the failure on the neighbour.",
-)
+@exercise
 def honest_delta(number):
+    r"""Clipped SGD is $(1, 10^{-5})$-DP, and without clipping the bound fails with probability at most $10^{-5}$ for
+    each data set, in its own run. Which $\delta$ follows for the unclipped run, at $\varepsilon = 1$?
+
+    Hints:
+      Not 2 delta: a failure under the neighbour is multiplied by e^epsilon.
+
+      Three terms add up: the delta of clipped SGD, the failure on the data set, and the failure on the neighbour.
+    """
     total = float(calculators.TOTAL_DELTA(epsilon=1.0, delta=1e-5, failure=1e-5, constants="corrected")["delta"])
     if near(2e-5)(number) == "":
         return "this is what Theorem 3.3 prints: it counts a failure on the neighbour once, and not e^epsilon times."

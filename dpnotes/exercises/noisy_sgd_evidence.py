@@ -6,13 +6,16 @@ from dpnotes.notebook.teaching import exercise
 from dpnotes.papers.noisy_sgd.experiments.escape import spread
 
 
-@exercise(
-    "Write the function that gives the standard deviation, along the escape direction, of a *single* run after $t$ "
-    "steps from the saddle of a quadratic.",
-    "y_{t+1} = (1 + eta gamma) y_t - eta xi_t, with y_0 = 0: a sum of independent Gaussians.",
-    "The variances add up: the draw of a step has been multiplied by (1 + eta gamma) once for each later step.",
-)
+@exercise
 def how_far(function):
+    """Write the function that gives the standard deviation, along the escape direction, of a *single* run after $t$
+    steps from the saddle of a quadratic.
+
+    Hints:
+      y_{t+1} = (1 + eta gamma) y_t - eta xi_t, with y_0 = 0: a sum of independent Gaussians.
+
+      The variances add up: the draw of a step has been multiplied by (1 + eta gamma) once for each later step.
+    """
     for noise, step_size, curvature, steps in ((0.01, 0.1, 1.0, 30), (1e-4, 0.05, 0.5, 200), (0.2, 0.1, 2.0, 1)):
         answer = float(function(noise, step_size, curvature, steps))
         growth, one_step = 1 + step_size * curvature, step_size * noise

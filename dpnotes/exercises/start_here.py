@@ -5,14 +5,17 @@ import math
 from dpnotes.notebook.teaching import exercise
 
 
-@exercise(
-    "Put your code in place of the dots and run the cell. `mean_exercise.hint()` gives one hint at a time, "
-    "`mean_exercise.solution()` the solution.",
-    "Clip first: np.clip cuts values off on both sides. Then no number counts for more than the bound.",
-    "By how much can the mean of the clipped values move, if one of them goes from one end of its range to the other?",
-)
+@exercise
 def mean_exercise(function):
-    """By how much the answer itself can move says how much noise it needs."""
+    """Put your code in place of the dots and run the cell. `mean_exercise.hint()` gives one hint at a time,
+    `mean_exercise.solution()` the solution.
+
+    Hints:
+      Clip first: np.clip cuts values off on both sides. Then no number counts for more than the bound.
+
+      By how much can the mean of the clipped values move, if one of them goes from one end of its range to the other?
+    """
+    # By how much the answer itself can move says how much noise it needs.
     values, bound, sigma, noise = [0.5, -3.0, 40.0, 1.5], 2.0, 1.5, 0.3
     exact = lambda *first: float(function([*first, *values[len(first) :]], bound, sigma, 0.0))
     if not math.isclose(exact(0.5, 1.0, -1.0, 1.5), 0.5):

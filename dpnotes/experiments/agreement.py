@@ -10,6 +10,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +37,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Rerun:
     """The outcome of running one cell again.
 
     Args:
@@ -119,20 +120,14 @@ def _sample(result: store.Result, number: int, cell: Cell) -> Sample:
 
 
 # ---------------------------------------------------------------- running them again
-class Children:
+class Children(ExitStack):
     """Child processes that run cells again, one for each set of instructions and threads that results need."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._executors: dict[tuple[tuple[str, str], ...], Any] = {}
 
-    def __enter__(self) -> "Children":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for executor in self._executors.values():
-            executor.shutdown(kill_workers=True)
-
-    def run(self, sample: Sample, device: str = "auto") -> Outcome:
+    def run(self, sample: Sample, device: str = "auto") -> Rerun:
         """Run one cell again, and compare it with what is stored."""
         from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
@@ -141,10 +136,11 @@ class Children:
         key = tuple(sorted(variables.items()))
         if key not in self._executors:
             self._executors[key] = ProcessPoolExecutor(max_workers=1, env=variables)
+            self.callback(self._executors[key].shutdown, kill_workers=True)
         return self._executors[key].submit(compare, sample, device).result()
 
 
-def compare(sample: Sample, device: str = "auto") -> Outcome:
+def compare(sample: Sample, device: str = "auto") -> Rerun:
     """Run one cell again, here, and compare it with what is stored."""
     experiment, result = sample.experiment, store.load(sample.experiment, sample.profile)
     cell = [cell for cells in cells_in(result) for cell in cells][sample.number]
@@ -161,7 +157,7 @@ def compare(sample: Sample, device: str = "auto") -> Outcome:
     differences, largest, skipped = _compared(experiment, where, stored, Table(columns, {}), exact)
     others = [event for event in context.spent if not _recorded(event, result.manifest["spent"], exact)]
     differences += tuple(f"{where}: the stored privacy events do not include {event}" for event in others)
-    return Outcome(sample, cell, seconds, differences, largest, skipped)
+    return Rerun(sample, cell, seconds, differences, largest, skipped)
 
 
 def _recorded(event: dict[str, Any], stored: list[dict[str, Any]], exact: bool) -> bool:
@@ -177,10 +173,8 @@ def _recorded(event: dict[str, Any], stored: list[dict[str, Any]], exact: bool) 
         close = isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=1e-9)
         return one == other or (close and not exact)
 
-    return any(
-        {*event, "count"} == {*known} and all(same(value, known[name]) for name, value in event.items())
-        for known in stored
-    )
+    alike = [known for known in stored if {*known} == {*event, "count"}]
+    return any(all(same(value, known[name]) for name, value in event.items()) for known in alike)
 
 
 # Differences, the largest allowed one, and the columns that were skipped.
@@ -279,7 +273,7 @@ def verify(
 def _verify(
     result: store.Result, children: Children, deadline: float, write: bool, device: str, report: Callable[[str], None]
 ) -> Agreement:
-    code, done = code_of(result.experiment), list[Outcome]()
+    code, done = code_of(result.experiment), list[Rerun]()
     some, _ = samples_of(result, f"{code['git_commit'] or now()}")
     for sample in some:
         if time.monotonic() + sample.seconds > deadline:

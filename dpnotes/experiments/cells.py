@@ -255,7 +255,5 @@ def _refusal(known: dict[str, Experiment], header: dict[str, Any]) -> str:
         return "there is no such experiment or profile here"
     if Cells(experiment, header["profile"]).accepts(header):
         return ""
-    return (
-        store.differences(experiment, header)
-        or "the result is disputed (results/PENDING.md), and these were computed before the change"
-    )
+    disputed = "the result is disputed (results/PENDING.md), and these were computed before the change"
+    return store.differences(experiment, header) or disputed

@@ -124,8 +124,7 @@ def run_in_chunks(
     ({'square': array([0, 1, 4])}, Chunking(num_runs=3, chunk_size=2, halvings=0))
     """
     size = chunk_size(num_runs, bytes_per_run, memory_bytes, device, cache_bytes)
-    parts: list[dict[str, np.ndarray]] = []
-    start, halvings = 0, 0
+    parts, start, halvings = list[dict[str, np.ndarray]](), 0, 0
     while start < num_runs:
         runs = range(start, min(start + size, num_runs))
         part, shortage = _attempt(function, runs)

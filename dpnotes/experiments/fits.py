@@ -127,19 +127,3 @@ def _places(num_bootstrap: int, shape: tuple[int, int], seed: int | np.random.Ge
 
 
 _kept_places = functools.lru_cache(maxsize=2)(_places)  # a rule's simulations draw from many tables of one shape
-
-
-def half_way(values: ArrayLike, shares: np.ndarray) -> np.ndarray:
-    """The logarithm of the value at which a share falls below one half, `(...)`, by Spearman and Karber's estimate.
-
-    Args:
-      values: `(values,)`, of a constant ratio.
-      shares: `(..., values)`, from about 1 to about 0.
-
-    Example:
-      >>> round(float(np.exp(half_way([1.0, 2.0, 4.0], np.array([1.0, 0.5, 0.0])))), 6)
-      2.0
-    """
-    logs = np.log(values)
-    step = (logs[-1] - logs[0]) / (len(logs) - 1)
-    return logs[0] - step / 2 + step * shares.sum(-1)

@@ -7,15 +7,17 @@ file whose code follows them, so that both are read together.
 import re
 from dataclasses import dataclass
 from inspect import cleandoc
+from typing import Literal
 
 from dpnotes.experiments.outcomes import Answers
 from dpnotes.util import validate
 
 _NEEDED = {"Question", "The paper", "Rule", "If reproduced", "If not reproduced"}
 _FURTHER = {"If undecided", "Earlier rule", "Prediction", "Rival"}
+_PAPER: dict[str, Literal["Yes", "No"] | None] = {"Yes": "Yes", "No": "No", "No claim": None}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Preregistration:
     """The words of a study.
 
@@ -44,7 +46,8 @@ class Preregistration:
         The paper's answer is "Yes: " or "No: " with the place, or "No claim: " with what the paper says instead.
 
         Raises:
-          ValueError: no docstring, a section that is missing or of an unknown name, answers that are none.
+          ValueError: a section that is missing or of an unknown name; no docstring (python -OO leaves it out); answers
+            that are none.
 
         >>> stated = Preregistration.of("""The mean of coins.
         ...
@@ -69,24 +72,14 @@ class Preregistration:
         >>> stated.answers.paper, stated.answers.where
         ('Yes', 'Theorem 1')
         '''
-        if docstring is None:
-            raise ValueError("Expected a docstring that states the study: python -OO leaves docstrings out.")
-        head, *rest = re.split(r"^([A-Z][a-z ]*):\n", cleandoc(docstring), flags=re.MULTILINE)
+        head, *rest = re.split(r"^([A-Z][a-z ]*):\n", cleandoc(docstring or ""), flags=re.MULTILINE)
         words = {name: " ".join(text.split()) for name, text in zip(rest[::2], rest[1::2], strict=True)}
         title = " ".join(head.split("\n\n")[0].split()).removesuffix(".")
-        if missing := _NEEDED - {*words}:
-            raise ValueError(f"Expected the docstring {title!r} to have the sections {sorted(missing)}.")
-        if unknown := {*words} - _NEEDED - _FURTHER:
-            raise ValueError(f"Expected sections of {title!r} from {sorted(_NEEDED | _FURTHER)}, got {sorted(unknown)}.")
+        if ({*words} ^ _NEEDED) - _FURTHER:
+            raise ValueError(f"Expected the sections {sorted(_NEEDED)} of {title!r}, got {sorted(words)}.")
         paper, _, where = words["The paper"].removesuffix(".").partition(": ")
-        validate.one_of(("Yes", "No", "No claim"), paper=paper)
-        undecided = {"undecided": words["If undecided"]} if "If undecided" in words else {}
-        answers = Answers(
-            words["If reproduced"], words["If not reproduced"], None if paper == "No claim" else paper, where,
-            **undecided,
-        )  # fmt: skip
-        further = [words.get(name, "") for name in ("Earlier rule", "Prediction", "Rival")]
-        return Preregistration(
-            title=title, question=words["Question"], answers=answers, rule=words["Rule"], earlier_rule=further[0],
-            prediction=further[1], rival=further[2],
-        )  # fmt: skip
+        validate.one_of((*_PAPER,), paper=paper)
+        undecided = words.get("If undecided", Answers.undecided)
+        answers = Answers(words["If reproduced"], words["If not reproduced"], _PAPER[paper], where, undecided)
+        further = {name.lower().replace(" ", "_"): words.get(name, "") for name in _FURTHER - {"If undecided"}}
+        return Preregistration(title, words["Question"], answers, words["Rule"], **further)

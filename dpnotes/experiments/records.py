@@ -145,8 +145,7 @@ def contents(records: Mapping[str, Record], most: float = float("inf")) -> list[
     Raises:
       ValueError: a cell does not fit.
     """
-    found: list[bytes] = []
-    last = None
+    found, last = list[bytes](), None
     for name, record in sorted(records.items(), key=lambda pair: (canonical_json(pair[1].header), pair[0])):
         first = packed({"header": record.header})
         if len(first) + len(record.line) > most:

@@ -152,10 +152,8 @@ def refuse(experiment: Experiment, device: str, jobs: int, num_processes: int, s
     Raises:
       ValueError: in more than one process, an experiment that is not `distributed`, several jobs, a shard, or a GPU.
     """
-    several, how = (
-        f"in {num_processes} processes, which share every cell out",
-        "(--jobs computes several cells at once)",
-    )
+    several = f"in {num_processes} processes, which share every cell out"
+    how = "(--jobs computes several cells at once)"
     refused = {
         f"one process: {experiment.id} does not share its work out; run it without torchrun {how}":
             not experiment.distributed,

@@ -137,11 +137,10 @@ class Spec:
     def __post_init__(self) -> None:
         _check_name(paper=self.paper, experiment=self.experiment)
         validate.one_of(PROFILES, profile=self.profile)
-        text = canonical_json(dict(self.parameters), "parameters")
         # A copy of our own: what the caller does to its dict later changes nothing here.
-        object.__setattr__(self, "parameters", json.loads(text))
-        names = {"paper": self.paper, "experiment": self.experiment, "profile": self.profile}
-        object.__setattr__(self, "json", canonical_json({**names, "parameters": json.loads(text)}))
+        object.__setattr__(self, "parameters", json.loads(canonical_json(dict(self.parameters), "parameters")))
+        body = {name: getattr(self, name) for name in ("paper", "experiment", "profile", "parameters")}
+        object.__setattr__(self, "json", canonical_json(body))
 
     def __getitem__(self, name: str) -> Any:
         return self.parameters[name]

@@ -177,20 +177,3 @@ def proportion(hits: int, runs: int, level: float = 0.05) -> tuple[float, float]
     low = float(betaincinv(hits, runs - hits + 1, level / 2)) if hits else 0.0
     high = float(betaincinv(hits + 1, runs - hits, 1 - level / 2)) if hits < runs else 1.0
     return low, high
-
-
-@tabulated
-def shares_by(frame: "pd.DataFrame", keys: list[str], *hits: str) -> Rows:
-    """One row a group: its `runs`; and of each column of hits their share, with `proportion`'s interval.
-
-    >>> import pandas as pd
-    >>> shares_by(pd.DataFrame({"knob": [1, 1], "left": [True, False]}), ["knob"], "left").round(2).to_dict("records")
-    [{'knob': 1, 'runs': 2, 'left': 0.5, 'left_low': 0.01, 'left_high': 0.99}]
-    """
-    for values, part in frame.groupby(keys):
-        row = {**dict(zip(keys, values, strict=True)), "runs": len(part)}
-        for name in hits:
-            count = int(part[name].sum())
-            low, high = proportion(count, len(part))
-            row |= {name: count / len(part), f"{name}_low": low, f"{name}_high": high}
-        yield row

@@ -28,20 +28,21 @@ _LONGEST_WORD = 24  # letters: a longer one, a path or a line of code, may break
 
 
 # ---------------------------------------------------------------- exercises
-def exercise(question: str, *hints: str, seconds: float = 20.0) -> Callable[[Callable[[Any], str]], "Exercise"]:
+def exercise(mistake: Callable[[Any], str]) -> "Exercise":
     """The decorator that turns a checker into an exercise of the same name.
 
     A checker maps an answer to the mistake in it, in words, or to "" if the answer is right. It never prints the right
     answer. Its argument is called `function` if the answer has to be one (which then gets copies of its arguments),
-    `number` if the answer has to be a finite number, and `answer` otherwise.
+    `number` if the answer has to be a finite number, and `answer` otherwise. Its docstring is the question, in
+    Markdown, and then the hints, from gentle to plain, with blank lines between them.
 
-    Args:
-      question: the question, in Markdown.
-      hints: from gentle to plain.
-      seconds: the time limit of a check, above 0.
-
-    >>> @exercise("What is 6 times 7?", "It is even.")
+    >>> @exercise
     ... def product(number):
+    ...     '''What is 6 times 7?
+    ...
+    ...     Hints:
+    ...       It is even.
+    ...     '''
     ...     return near(42)(number)
     >>> product.check(...)
     Not answered yet: put your answer in place of the dots.
@@ -52,7 +53,8 @@ def exercise(question: str, *hints: str, seconds: float = 20.0) -> Callable[[Cal
     >>> product.check(42)
     Right.
     """
-    return lambda mistake: Exercise(question, hints, mistake, seconds)
+    question, *hints = re.split(r"\n\n(?:Hints:\n)?", inspect.getdoc(mistake) or "")
+    return Exercise(" ".join(question.split()), [" ".join(hint.split()) for hint in hints], mistake, 20.0)
 
 
 class _Unfit(Exception):

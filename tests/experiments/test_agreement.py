@@ -15,7 +15,7 @@ from toy_package import Toy, silent
 
 from dpnotes.cli import catalogue
 from dpnotes.experiments import Experiment, agreement, keep, provenance, runner, store, verify
-from dpnotes.experiments.agreement import Children, Outcome, Sample, cells_in, compare, in_order, samples_of
+from dpnotes.experiments.agreement import Children, Rerun, Sample, cells_in, compare, in_order, samples_of
 from dpnotes.util import files
 from tests.attack import samples
 
@@ -35,7 +35,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agreement, "environment", lambda device: other)
 
 
-def one_cell(toy: Toy, number: int = 1) -> Outcome:
+def one_cell(toy: Toy, number: int = 1) -> Rerun:
     return compare(Sample(toy.experiment, "quick", number), "cpu")
 
 
@@ -229,7 +229,7 @@ def test_the_longest_unverified_come_first_and_time_is_kept(toy: Toy, here: None
     found = verify([*pairs, (toy.experiment, "paper")], device="cpu", report=silent)
     assert [each.result.experiment.name for each in found] == ["b", "c", "a"], "unknown, then the most commits"
 
-    def run(self: Children, sample: Sample, device: str) -> Outcome:
+    def run(self: Children, sample: Sample, device: str) -> Rerun:
         clock[0] += 25.0
         return compare(sample, device)
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from dpnotes.cli.catalogue import all_experiments
-from dpnotes.experiments import Chances, Decision, Experiment, Simulation, Spec, simulate
+from dpnotes.experiments import Answers, Chances, Decision, Experiment, Preregistration, Simulation, Spec, simulate
 from dpnotes.experiments.chances import SIMULATIONS
 from dpnotes.experiments.sweeps import study
 from tests.results import is_judged
@@ -35,7 +35,8 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 def coin(repeats: int = 1, stated: tuple[float, float] = (0.9, 0.1)) -> Experiment:
     simulation = Simulation(prediction="heads in 9 of 10", rival="in 1 of 10", frame=toss, stated={"quick": stated})
     functions = (lambda spec: [{"cell": 0}], lambda *_: {"heads": True}, decide)
-    return study([coin_spec(repeats)], functions, "A coin", "Heads?", simulation=simulation)
+    stated_words = Preregistration("A coin", "Heads?", Answers(), "more heads than tails")
+    return study(stated_words, [coin_spec(repeats)], functions, simulation=simulation)
 
 
 def is_plausible(stated: Chances, found: Chances) -> bool:

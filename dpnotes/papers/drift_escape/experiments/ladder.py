@@ -3,7 +3,9 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from dpnotes.oracles.fresh import FreshGradient
@@ -158,3 +160,19 @@ class LadderParameters:
 def quiet_first(dim: int) -> Separable:
     """Features without noise in the first coordinate, of total variance at most 1."""
     return Separable([(Linear(0.0), 1), (Sine((dim - 1) ** -0.5), dim - 1)])
+
+
+def half_way(values: ArrayLike, shares: np.ndarray) -> np.ndarray:
+    """The logarithm of the value at which a share falls below one half, `(...)`, by Spearman and Karber's estimate.
+
+    Args:
+      values: `(values,)`, of a constant ratio.
+      shares: `(..., values)`, from about 1 to about 0.
+
+    Example:
+      >>> round(float(np.exp(half_way([1.0, 2.0, 4.0], np.array([1.0, 0.5, 0.0])))), 6)
+      2.0
+    """
+    logs = np.log(values)
+    step = (logs[-1] - logs[0]) / (len(logs) - 1)
+    return logs[0] - step / 2 + step * shares.sum(-1)

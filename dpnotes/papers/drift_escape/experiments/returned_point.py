@@ -51,14 +51,14 @@ from torch import Tensor
 
 from dpnotes.core import Estimate, Status
 from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
-from dpnotes.experiments.fits import Slope, fitted, half_way
-from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, shares_by, study, tabulated
+from dpnotes.experiments.fits import Slope, fitted
+from dpnotes.experiments.sweeps import Each, Rows, grid, joined, profiles, proportion, study, tabulated
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.papers.drift_escape.escaping import DriftEscape
 from dpnotes.papers.drift_escape.experiments import ladder
-from dpnotes.papers.drift_escape.experiments.ladder import LadderParameters
+from dpnotes.papers.drift_escape.experiments.ladder import LadderParameters, half_way
 from dpnotes.random.streams import Streams
 
 STATED = Preregistration.of(__doc__)
@@ -233,6 +233,23 @@ def _at(tilt: float, spec: Spec, cell: Cell, context: Context) -> dict[str, np.n
         return {"escaped": one, "coupled": one | other}
 
     return context.in_chunks(run, spec["repeats_of_attempts"], 2 * 8 * 40 * cell["dim"])
+
+
+@tabulated
+def shares_by(frame: pd.DataFrame, keys: list[str], *hits: str) -> Rows:
+    """One row a group: its `runs`; and of each column of hits their share, with `proportion`'s interval.
+
+    >>> import pandas as pd
+    >>> shares_by(pd.DataFrame({"knob": [1, 1], "left": [True, False]}), ["knob"], "left").round(2).to_dict("records")
+    [{'knob': 1, 'runs': 2, 'left': 0.5, 'left_low': 0.01, 'left_high': 0.99}]
+    """
+    for values, part in frame.groupby(keys):
+        row = {**dict(zip(keys, values, strict=True)), "runs": len(part)}
+        for name in hits:
+            count = int(part[name].sum())
+            low, high = proportion(count, len(part))
+            row |= {name: count / len(part), f"{name}_low": low, f"{name}_high": high}
+        yield row
 
 
 @tabulated

@@ -51,13 +51,14 @@ from torch import Tensor
 
 from dpnotes.core import Estimate, Status
 from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
-from dpnotes.experiments.fits import Slope, fitted, half_way, resampled
+from dpnotes.experiments.fits import Slope, fitted, resampled
 from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, grid, profiles, proportion, study, tabulated
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.samples import VirtualSamples
 from dpnotes.papers.drift_escape.algorithms import DriftEscapeParameters, practical_escape
 from dpnotes.papers.drift_escape.distributed import distributed_drift_escape, practical
+from dpnotes.papers.drift_escape.experiments.ladder import half_way
 from dpnotes.problems.separable import LogCosh, Separable, Sine, Suprema
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams

@@ -110,12 +110,12 @@ def places(entry: dict[str, Any]) -> list[Place]:
 def spoilt(certificates: list[dict[str, Any]], count: int, seed: int) -> list[dict[str, Any]]:
     """Return valid certificates with one number changed in each; claim and number are random."""
     generator, found = random.Random(seed), []
-    holding = [entry for entry in certificates if outcome(entry) == "holds" and places(entry)]
-    for entry in generator.choices(holding, k=count):
+    for entry in generator.sample(certificates, len(certificates)):
         other = copy.deepcopy(entry)
-        holder, key, instead = generator.choice(places(other))
-        holder[key] = instead
-        found.append(other)
+        if len(found) < count and outcome(entry) == "holds" and (numbers := places(other)):
+            holder, key, instead = generator.choice(numbers)
+            holder[key] = instead
+            found.append(other)
     return found
 
 

@@ -25,10 +25,7 @@ GOALS: Mapping[str, tuple[Measure, ...]] = {
     "risk": (Measure.EXCESS_RISK,),
 }
 # A point with the first promise also has the second, on the same objective.
-IMPLIES = {
-    Measure.SECOND_ORDER: Measure.FIRST_ORDER,
-    Measure.SECOND_ORDER_EMPIRICAL: Measure.FIRST_ORDER_EMPIRICAL,
-}
+IMPLIES = {Measure.SECOND_ORDER: Measure.FIRST_ORDER, Measure.SECOND_ORDER_EMPIRICAL: Measure.FIRST_ORDER_EMPIRICAL}
 
 
 @dataclass(frozen=True)

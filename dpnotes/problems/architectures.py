@@ -51,12 +51,7 @@ class Scale(nn.Module):
 
 
 @checked
-def conv_net(
-    num_classes: AtLeastTwo = 10,
-    *,
-    norm: Norm = "batch",
-    width: AtLeastOne = 64,
-) -> nn.Sequential:
+def conv_net(num_classes: AtLeastTwo = 10, *, norm: Norm = "batch", width: AtLeastOne = 64) -> nn.Sequential:
     """The ConvNet for 3 x 32 x 32 images of Avdiukhin, Dinitz, Fan and Yaroslavtsev, arXiv:2410.06878, section 4.
 
     Eight times convolution, normalisation and activation, four of these in two residual blocks; then a linear layer

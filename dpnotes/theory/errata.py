@@ -190,7 +190,7 @@ def _about(paper: Paper) -> list[str]:
     where = ", ".join(part for part in (paper.venue, str(paper.year), paper.arxiv and f"arXiv:{paper.arxiv}") if part)
     return [
         f"{', '.join(paper.authors)}: *{paper.title}*. {_text(where)}. "
-        f"Read, and errata seen, in: {_text(paper.version)}.",
+        f"Read, and errata seen, in: {_text(paper.version)}."
     ]
 
 

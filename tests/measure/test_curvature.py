@@ -9,12 +9,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.measure import curvature
-from dpnotes.measure.curvature import (
-    Interval,
-    lanczos,
-    smallest_eigenvalue,
-    sufficient_products,
-)
+from dpnotes.measure.curvature import Interval, lanczos, smallest_eigenvalue, sufficient_products
 from dpnotes.random.streams import Streams
 
 TRIALS = 1000

@@ -85,6 +85,15 @@ def test_a_sum_is_the_same_for_any_number_of_processes(num_clients: int, size: i
             assert torch.equal(found, alone) and wrong.tolist() == [-1, -1]
 
 
+def test_a_process_that_is_late_in_one_run_of_two_is_named():
+    def work(processes: Any) -> str:
+        with pytest.raises(ProcessLost) as error:
+            Blocks(2, 1, processes).sum([torch.ones(2, 1, 3)], torch.tensor([3, 3 - processes.rank]))
+        return str(error.value)
+
+    assert "rank 1 sent another round" in together(2, work)[0]
+
+
 def test_control_the_order_matters():
     rows = [torch.tensor([[x]], dtype=torch.float64) for x in (1e16, 1.0, -1e16, 1.0, 1.0)]
     ((alone, _),) = summed(rows, 1, 1)

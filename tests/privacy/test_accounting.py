@@ -12,19 +12,9 @@ from dp_accounting import rdp as library_rdp
 from dp_accounting.privacy_accountant import NeighboringRelation
 
 from dpnotes.core import FRESH, WHOLE, Sampling
-from dpnotes.guarantees import (
-    CombinationError,
-    Relation,
-)
+from dpnotes.guarantees import CombinationError, Relation
 from dpnotes.privacy import accounting, pld
-from dpnotes.privacy.accounting import (
-    _ORDERS,
-    ACCOUNTANTS,
-    _divergence,
-    _renyi,
-    account,
-    rho_to_epsilon,
-)
+from dpnotes.privacy.accounting import _ORDERS, ACCOUNTANTS, _divergence, _renyi, account, rho_to_epsilon
 from dpnotes.privacy.events import Event, to_dp_event
 
 ZERO_OUT, REPLACE_ONE, ADD_OR_REMOVE = Relation.ZERO_OUT, Relation.REPLACE_ONE, Relation.ADD_OR_REMOVE

@@ -16,21 +16,9 @@ from hypothesis import strategies as st
 from scipy import special
 
 from dpnotes.core import FRESH, WHOLE, Ledger, Price, Sampling
-from dpnotes.guarantees import (
-    ALLOWED,
-    CombinationError,
-    Guarantee,
-    Relation,
-    bound_was_checked,
-    check_combination,
-)
+from dpnotes.guarantees import ALLOWED, CombinationError, Guarantee, Relation, bound_was_checked, check_combination
 from dpnotes.privacy import accounting, pld
-from dpnotes.privacy.accounting import (
-    ACCOUNTANTS,
-    account,
-    epsilon_to_rho,
-    rho_to_epsilon,
-)
+from dpnotes.privacy.accounting import ACCOUNTANTS, account, epsilon_to_rho, rho_to_epsilon
 from dpnotes.privacy.calibration import gaussian_std, noise_multiplier
 from dpnotes.privacy.events import Event, clipped_sensitivity, events_of, merged, to_dp_event
 from tests.privacy.test_accounting import ADD_OR_REMOVE, REPLACE_ONE, ZERO_OUT, exact_delta, poisson

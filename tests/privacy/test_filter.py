@@ -70,10 +70,7 @@ def test_fresh_data_are_paid_in_parallel():
     assert not bool(affords(watch, spent, budget(0.1), Sampling.poisson(0.01))), "a random batch is charged in full"
 
 
-@given(
-    st.lists(st.tuples(st.floats(0, 3), st.booleans(), st.booleans()), max_size=40),
-    st.floats(1e-3, 3),
-)
+@given(st.lists(st.tuples(st.floats(0, 3), st.booleans(), st.booleans()), max_size=40), st.floats(1e-3, 3))
 def test_no_sequence_of_requests_overspends(requests, limit):
     watch = Filter(budget(limit, limit / 2))
     spent = watch.init()

@@ -110,10 +110,7 @@ def test_levels_mix_with_one_another_and_with_whole_batches():
 
 @settings(max_examples=25)
 @given(
-    st.sampled_from([1, 3, 10, 50, 100]),
-    st.floats(0.4, 8.0),
-    st.integers(1, 300),
-    st.sampled_from([1e-3, 1e-5, 1e-7]),
+    st.sampled_from([1, 3, 10, 50, 100]), st.floats(0.4, 8.0), st.integers(1, 300), st.sampled_from([1e-3, 1e-5, 1e-7])
 )
 def test_more_noise_smaller_batches_and_fewer_steps_cost_no_more(batch, multiplier, steps, delta):
     def epsilon(batch: int, multiplier: float, steps: int) -> float:

@@ -11,14 +11,7 @@ import torch
 
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.audit import GaussianPair
-from dpnotes.privacy.museum import (
-    Exhibit,
-    Setting,
-    exhibits,
-    releases,
-    wild,
-    with_line_replaced,
-)
+from dpnotes.privacy.museum import Exhibit, Setting, exhibits, releases, wild, with_line_replaced
 from dpnotes.privacy.museum.exhibit import LEVEL, POWER
 
 *BREAKING, COSTLY = ALL = (*exhibits(), *wild())

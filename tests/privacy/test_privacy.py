@@ -15,13 +15,7 @@ from hypothesis import strategies as st
 from dpnotes.core import FRESH, WHOLE, Assumption, Guarantee, Ledger, Price, Relation, Request, Sampling, Sensitive
 from dpnotes.guarantees import CombinationError
 from dpnotes.privacy import schedules
-from dpnotes.privacy.accounting import (
-    CONVERSIONS,
-    epsilon_to_rho,
-    event,
-    readings,
-    rho_to_epsilon,
-)
+from dpnotes.privacy.accounting import CONVERSIONS, epsilon_to_rho, event, readings, rho_to_epsilon
 from dpnotes.privacy.audit import LowerBound
 from dpnotes.privacy.factorisation import BandedSquareRoot
 from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace

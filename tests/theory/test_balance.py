@@ -10,15 +10,7 @@ import sympy
 from scipy.optimize import linprog
 from sympy import Max, Min, Rational, exp, sqrt
 
-from dpnotes.theory.balance import (
-    Certificate,
-    Vertex,
-    Witness,
-    at_most,
-    balance,
-    regime_of,
-    solve_for,
-)
+from dpnotes.theory.balance import Certificate, Vertex, Witness, at_most, balance, regime_of, solve_for
 from dpnotes.theory.monomials import branches, monomial_of, monomials, powers_of
 from dpnotes.theory.symbols import COUNT, UNIT_INTERVAL, PaperSymbols
 

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 
 from dpnotes import papers
-from dpnotes.theory.calculators import (
-    Calculator,
-    Measure,
-    Output,
-    Role,
-    parameters,
-    sample_sizes,
-)
+from dpnotes.theory.calculators import Calculator, Measure, Output, Role, parameters, sample_sizes
 from dpnotes.theory.refusals import NoConstants, NoRoot, OutsideRegime, Vacuous, require, require_informative
 from dpnotes.theory.symbols import COUNT, PaperSymbols
 
@@ -22,10 +15,7 @@ X, N = PAPER.symbol("x", "a number"), PAPER.symbol("n", "a count", domain=COUNT)
 PLAIN = Calculator(lambda x, n: {"product": np.float64(x) * n}, (X, N), parameters(product="x n"))
 FACTORS = {"paper": 2.0, "corrected": 4.0, "one": 1.0}
 SETS = Calculator(
-    lambda x, n, constants: {"product": FACTORS[constants] * x * n},
-    (X, N),
-    parameters(product="C x n"),
-    tuple(FACTORS),
+    lambda x, n, constants: {"product": FACTORS[constants] * x * n}, (X, N), parameters(product="C x n"), tuple(FACTORS)
 )
 EVERY = {
     f"{paper}.{name}": value

@@ -250,10 +250,7 @@ ANOTHER: list[tuple[dict[str, Any], str]] = [
     ({"optimizer": OPTIMISERS["Adam"]}, "Expected the settings that"),
     ({"optimizer": lambda p: OPTIM.AdamW(p, lr=1e-3)}, "Expected the settings that"),
 ]
-SLOWER = [
-    (FALLING | {"momentum": 0.5}, "momentum was 0.9, is 0.5"),
-    (FALLING | {"step_size": 0.5}, "step_size was "),
-]
+SLOWER = [(FALLING | {"momentum": 0.5}, "momentum was 0.9, is 0.5"), (FALLING | {"step_size": 0.5}, "step_size was ")]
 
 
 @pytest.mark.parametrize(

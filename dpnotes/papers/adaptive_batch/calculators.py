@@ -283,7 +283,6 @@ _TREE_SIZE_OUTPUTS = parameters(
 )
 TREE_SIZE = Calculator(tree_size, (s.Sigma,), _TREE_SIZE_OUTPUTS)
 _LYAPUNOV_OUTPUTS = parameters(
-    exponent="mean logarithm of what a step multiplies the distance from the saddle by",
-    minimum_batch="M/(2 lambda)",
+    exponent="mean logarithm of what a step multiplies the distance from the saddle by", minimum_batch="M/(2 lambda)"
 )
 LYAPUNOV = Calculator(lyapunov, (s.u, signs), _LYAPUNOV_OUTPUTS)

@@ -19,14 +19,7 @@ from dpnotes.papers.goldstein import notation as s
 from dpnotes.papers.goldstein import proved
 from dpnotes.privacy.calibration import gaussian_delta
 from dpnotes.theory import blocks
-from dpnotes.theory.calculators import (
-    Calculator,
-    Measure,
-    accuracies,
-    evaluations,
-    parameters,
-    sample_sizes,
-)
+from dpnotes.theory.calculators import Calculator, Measure, accuracies, evaluations, parameters, sample_sizes
 from dpnotes.theory.refusals import Vacuous, require
 
 _TOLERANCE = 1e-12  # relative, of a bisection

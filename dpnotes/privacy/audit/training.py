@@ -19,14 +19,7 @@ Answers = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 def transcript_scores(
-    method: Method,
-    oracle: Oracle,
-    x: Tensor,
-    streams: Streams,
-    num_steps: int,
-    *,
-    answers: Answers,
-    noise_std: float,
+    method: Method, oracle: Oracle, x: Tensor, streams: Streams, num_steps: int, *, answers: Answers, noise_std: float
 ) -> Tensor:
     """Train a batch of runs, and score each run by the likelihood ratio of its released gradients.
 

@@ -1,6 +1,7 @@
 """Drift escape with parameters of the theory and with practical ones."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from dpnotes.papers.drift_escape.algorithms import (
     theorem_2,
 )
 from dpnotes.papers.drift_escape.calculators import PARAMETERS, PLAN
+from dpnotes.papers.drift_escape.escaping import DriftEscape
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
@@ -65,6 +67,14 @@ def test_runs_of_their_own_accuracy_are_one_batch():
             VirtualSamples(DATA, 10**15), one, SADDLE[index], streams.take(index), delta=DELTA, max_steps=60
         )
         assert torch.allclose(alone.x[0], whole.x[run], atol=1e-9)
+
+
+def test_a_run_that_ended_in_the_last_step_of_an_attempt_is_not_called_finished():
+    method, oracle = DriftEscape(0.25, 1.0, 5, 0.3, attempts=1), spider_of([choice()], VirtualSamples(DATA, 10**15))
+    state, one = method.init(SADDLE[:1], oracle), torch.ones(1, dtype=torch.int64)
+    for status, after in (Status.OK, Status.FINISHED), (Status.BUDGET_EXHAUSTED, Status.BUDGET_EXHAUSTED):
+        last = replace(state, status=int(status) * one, attempt=one, elapsed=4 * one)
+        assert method.step(last, oracle, Streams.of("ended", [0]))[0].status.tolist() == [after]
 
 
 def test_the_paper_s_parameters_are_vacuous():

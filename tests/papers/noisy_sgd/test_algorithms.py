@@ -12,12 +12,7 @@ from dpnotes.core import WHOLE, Relation, Sampling, Status
 from dpnotes.guarantees import SHARED_NOISE, STATISTICS_WITHOUT_NOISE, TUNED_ON_PRIVATE_DATA
 from dpnotes.oracles import fresh
 from dpnotes.oracles.fresh import FreshGradient
-from dpnotes.papers.noisy_sgd.algorithms import (
-    clipped_noisy_sgd,
-    noisy_sgd,
-    noisy_sgd_on_fresh_data,
-    theorem_3_1_noise,
-)
+from dpnotes.papers.noisy_sgd.algorithms import clipped_noisy_sgd, noisy_sgd, noisy_sgd_on_fresh_data, theorem_3_1_noise
 from dpnotes.papers.noisy_sgd.calculators import SENSITIVITY
 from dpnotes.papers.noisy_sgd.readings import COUNTED_ONCE, NOT_KNOWN, Premises, Reading, readings
 from dpnotes.privacy.accounting import account

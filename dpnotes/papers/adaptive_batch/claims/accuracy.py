@@ -100,9 +100,7 @@ at("lemma3.10.O2_drift", "Lemma 3.10, proof, Thirdly", "Sampling part of O2 wher
     premises=("eq2",),
 )
 at("lemma3.10.steps", "Lemma 3.10, proof, Finally", "At least one example a step")(
-    alone(sqrt(M * B) / sqrt(n), steps[alpha]),
-    "T examples.",
-    premises=("prop3.4.T",),
+    alone(sqrt(M * B) / sqrt(n), steps[alpha]), "T examples.", premises=("prop3.4.T",)
 )
 
 printed_private = (bgm + sqrt(B * M)) * sqrt(p)
@@ -188,8 +186,7 @@ at("thmA.2.gradient", "Theorem A.2", "Uniform deviation of gradients")(
     "the proof has the factor G (written L); the theorem leaves it out.",
 )
 at("thmA.2.hessian", "Theorem A.2", "Uniform deviation of Hessians")(
-    Rate(hessian, uniform, hessians_off, (distance,), logs=(ell,), normalised=(M,)),
-    "As for gradients.",
+    Rate(hessian, uniform, hessians_off, (distance,), logs=(ell,), normalised=(M,)), "As for gradients."
 )
 
 nets = {"gradient on the net": M * distance / G, "Hessian on the net": rho * distance / M}

@@ -33,8 +33,7 @@ at.own("decrease_constant", "Best constant of the decrease")(
 )
 above_4_gamma = {g: 4 * stretch * gamma - error, error: share * gamma}
 at("secA.1.large", "Appendix A.1, proof of Proposition 3.4", "Decrease where the gradient exceeds 4 gamma")(
-    Inequality(progress, -eta * g**2 / 16, where=above_4_gamma, subject=change),
-    "Lemma 3.2 at 4 gamma.",
+    Inequality(progress, -eta * g**2 / 16, where=above_4_gamma, subject=change), "Lemma 3.2 at 4 gamma."
 )
 
 guaranteed = {"1/D": 1 / decrease}

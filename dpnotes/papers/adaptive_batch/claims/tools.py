@@ -152,8 +152,7 @@ at("lemma2.4.norm", "Lemma 2.4, last line", "A sum of norm-sub-Gaussian vectors"
     "The lemma bounds the tail at t by min(1, 2 d exp(-x)), x = t^2/(c^2 V), with V the sum of the squared scales. In "
     "units of c^2 V, 2 exp(-x/(2 zeta^2)) is above that where it is at the kink x = log(2 d).",
     Severity.EDGE(
-        "log(d) should be log(2d): in one dimension the printed scale is 0.",
-        constant * log(2 * d) / (2 * log(2)),
+        "log(d) should be log(2d): in one dimension the printed scale is 0.", constant * log(2 * d) / (2 * log(2))
     ),
 )
 

@@ -309,8 +309,7 @@ at("eq12.uniform", "eq. (12)", "Uniform rate for many examples")(
     "Fixed kappa, here 10, and alpha to 0.",
 )
 at("eq12.dynamic", "Section 4.1.3", "Dynamic rate for many examples")(
-    Ratio(dynamic_exact, alpha, little, "O", where=ten, subject=dynamic_min),
-    "Fixed kappa, here 10, and alpha to 0.",
+    Ratio(dynamic_exact, alpha, little, "O", where=ten, subject=dynamic_min), "Fixed kappa, here 10, and alpha to 0."
 )
 at("eq12.regime", "Section 4.1.3", "alpha for many examples")(
     Limit(noise_level, N, oo, oo, subject=alpha),

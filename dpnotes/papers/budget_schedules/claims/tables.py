@@ -122,15 +122,7 @@ row(
     table_momentum,
 )
 at("table1.momentum_indicator", "Table 1, Momentum+zCDP, dynamic", "Momentum+zCDP, dynamic, T <= That")(
-    Ratio(
-        small_error**2,
-        level,
-        many,
-        "O",
-        where=table_momentum,
-        example={horizon: 1e5},
-        subject=empirical,
-    ),
+    Ratio(small_error**2, level, many, "O", where=table_momentum, example={horizon: 1e5}, subject=empirical),
     "The branch of Theorem 4.8 for T <= That. The row has the indicator at the other term: by the theorem it reads "
     "D/(N^2 R) times D/(N^2 R) for T <= That, and times 1 for T > That. As an O the row is true all the same, and "
     "so is Table 2, which has it from here. M = G = 1, kappa = 10, D = 60, R = 2/5, eta_0 = 1/5.",

@@ -43,8 +43,7 @@ at("eq58", "eq. (58)", "Sum of the noises of an escape")(
     Inequality(T * psi, c * psi**2 * (T + iota)),
     "All noises at their level psi; c >= 1.",
     Severity.TYPOGRAPHICAL(
-        "The norms on the left have to be squared.",
-        Inequality(T * psi**2, c * psi**2 * (T + iota)),
+        "The norms on the left have to be squared.", Inequality(T * psi**2, c * psi**2 * (T + iota))
     ),
 )
 

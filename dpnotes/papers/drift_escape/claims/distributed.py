@@ -145,8 +145,7 @@ at("eq96", "eq. (96)", "Error of a gradient of all data")(
     "m independent deviations of scale 2G/sqrt(n), averaged. (Read as it stands; with sqrt(m) n epsilon, as "
     "elsewhere, it would not follow either.)",
     Severity.TYPOGRAPHICAL(
-        "There is no epsilon in an error of sampling; (104) and Algorithm 4 have none.",
-        G * sqrt(dev) / sqrt(m * n),
+        "There is no epsilon in an error of sampling; (104) and Algorithm 4 have none.", G * sqrt(dev) / sqrt(m * n)
     ),
 )
 

@@ -214,9 +214,7 @@ def level_in_alpha(count: Any, scale: Any) -> Identity:
 
 
 at("eq83", "eq. (83)", "Noise level in terms of alpha")(
-    level_in_alpha(*single),
-    "(82) with eta = sqrt(rho alpha)/M^2 and chi = alpha.",
-    calculation=ROOT,
+    level_in_alpha(*single), "(82) with eta = sqrt(rho alpha)/M^2 and chi = alpha.", calculation=ROOT
 )
 
 

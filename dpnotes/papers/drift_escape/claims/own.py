@@ -77,8 +77,7 @@ at.own("repeats", "Attempts that are needed")(
 )
 noise_sum, step = eta * M * sqrt(iota / (s * eta * sqrt(rho * alpha))) * iota, sqrt(rho * alpha) / (M**2 * iota**3)
 at.own("parameters.eta", "Step size, repaired")(
-    Crossover(noise_sum, 1 / sqrt(s), eta, step),
-    "The eta at which eta M sqrt(T_esc) iota = 1/sqrt(s).",
+    Crossover(noise_sum, 1 / sqrt(s), eta, step), "The eta at which eta M sqrt(T_esc) iota = 1/sqrt(s)."
 )
 power = sqrt(C) * s ** Rational(3, 2) * mu ** Rational(5, 2)
 at.own("parameters.mu", "Third entry of mu, repaired")(

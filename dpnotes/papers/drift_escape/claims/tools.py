@@ -56,8 +56,7 @@ at("cor3.scale", "proof of Corollary 3", "Scale of a sum, in the proof")(
     Identity(sum_scale, sqrt(C * log(d) * T * psi), C * sqrt(log(d) * squares), {squares: T * psi**2}),
     "The corollary's own scale, for T equal scales psi.",
     Severity.TYPOGRAPHICAL(
-        "The scales under the root have to be squared, and C is C^2.",
-        sqrt(C**2 * log(d) * T * psi**2),
+        "The scales under the root have to be squared, and C is C^2.", sqrt(C**2 * log(d) * T * psi**2)
     ),
 )
 
@@ -70,8 +69,7 @@ at("lemma14", "Lemma 14", "Matrix Bernstein inequality for a norm")(
     Inequality(sure, exp(-exponent), {signs: (9, 9)}, example={signs: 9}, subject=size_probability),
     "d = 1: nine random signs, B = 1, sigma^2 = k = 9, t = 1; their sum is odd, so at least 1 in size.",
     Severity.CONSTANT(
-        "The cited theorem bounds the largest eigenvalue; the norm needs the factor 2d.",
-        2 * exp(-exponent),
+        "The cited theorem bounds the largest eigenvalue; the norm needs the factor 2d.", 2 * exp(-exponent)
     ),
 )
 

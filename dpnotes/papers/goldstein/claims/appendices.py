@@ -66,8 +66,7 @@ at("factB.2.iv", "Fact B.2 (iv)", "Smoothness of Lasry-Lions smoothing")(
     Identity(smoothness, L / lam, diff(x**2 / (2 * lam), x, 2)),
     "h = -L|x|: the smoothed function is -x^2/(2 lambda) - lambda L^2 for |x| <= lambda L.",
     Severity.RATE(
-        "O(L/lambda)-smooth should be (1/lambda)-smooth, whatever L; the slip enters Theorem B.5 as L^(4/3).",
-        1 / lam,
+        "O(L/lambda)-smooth should be (1/lambda)-smooth, whatever L; the slip enters Theorem B.5 as L^(4/3).", 1 / lam
     ),
 )
 at("lemmaB.3", "Lemma B.3", "Radius of Lasry-Lions smoothing")(
@@ -118,8 +117,7 @@ at("thmB.5.start", "Appendix B.2, above Theorem B.5", "Distance to minimisers af
     ),
 )
 at("thmB.5.lambda", "Appendix B.2, above Theorem B.5", "Smoothing parameter")(
-    Choice({lam: alpha / (3 * L), n: n_b5}, errors, beta, within, far),
-    "Proposition B.4 at the corrected n.",
+    Choice({lam: alpha / (3 * L), n: n_b5}, errors, beta, within, far), "Proposition B.4 at the corrected n."
 )
 at("thmC.2", "Theorem C.2", "Concentration of vectors")(
     Inequality(

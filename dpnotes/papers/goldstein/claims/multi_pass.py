@@ -85,8 +85,7 @@ in_units = {
 }
 accuracy = beta + L * d ** Rational(3, 4) * sqrt(Phi) / (n * epsilon * sqrt(alpha * beta))
 at("thm4.1.accuracy", "Section 7.2, proof of Theorem 4.1", "Accuracy of many passes")(
-    Rate(norm, accuracy, in_units, logs=(ell,)),
-    "The terms of the proof at D and T in the right units.",
+    Rate(norm, accuracy, in_units, logs=(ell,)), "The terms of the proof at D and T in the right units."
 )
 noises = {name: multi_terms[name].xreplace(sigmas) for name in ("noise of the reset", "noise of increments")}
 at("thm4.1.G0", "Section 7.2, proof of Theorem 4.1", "Error of the oracle of many passes")(

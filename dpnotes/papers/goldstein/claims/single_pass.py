@@ -93,8 +93,7 @@ at("eq7", "eq. (7)", "Second moment of the oracle")(
 )
 with_error = {"descent": Phi / (D * T), "regret": (G0 + L) / sqrt(M), "error": G0}
 at("eq8", "eq. (8)", "Bound with the oracle's error")(
-    Rate(norm, Phi / (D * T) + L / sqrt(M) + G0, with_error, regime={"M >= 1": 1 / M}),
-    "Equation (7) in equation (6).",
+    Rate(norm, Phi / (D * T) + L / sqrt(M) + G0, with_error, regime={"M >= 1": 1 / M}), "Equation (7) in equation (6)."
 )
 
 sampled = {  # squared errors of Lemma 3.6, for a single sample and a single direction
@@ -147,8 +146,7 @@ at("lemma3.4.log", "Lemma 3.4, second case", "Logarithm of an increment's sensit
     Rate(ratio, d * B1 / delta, {"failures": d / (delta / B2)}),
     "A union over the estimates of B2 samples, each of which may fail with probability of the order delta/B2.",
     Severity.TYPOGRAPHICAL(
-        "The logarithm of the second case should have B2 in place of B1, as Lemma 6.3 has it.",
-        d * B2 / delta,
+        "The logarithm of the second case should have B2 in place of B1, as Lemma 6.3 has it.", d * B2 / delta
     ),
 )
 

@@ -220,10 +220,7 @@ accumulated = Sum((1 + small) ** (t - 1 - k) * projected[k], (k, 0, t - 1))
 at("lemmaB.9.dif", "Lemma B.9, proof", "Difference due to the noise, along the escaping direction")(
     Identity(name, eta * accumulated, -unrolled(1 + small, reflected), instances=({t: 4},)),
     "Four steps from 0 with the noise xi - xi' = 2 <xi, v_1> v_1; xi_k is <xi, v_1> in step k, x = eta gamma.",
-    Severity.CONSTANT(
-        "The factor 2 of xibar = 2 <v_1, xi> v_1, in the line above, is dropped.",
-        2 * eta * accumulated,
-    ),
+    Severity.CONSTANT("The factor 2 of xibar = 2 <v_1, xi> v_1, in the line above, is dropped.", 2 * eta * accumulated),
 )
 
 name = symbol("Var(dif_t)", "variance of the difference", LENGTH**2, latex="\\mathrm{Var}(\\mathrm{dif}_t)")

@@ -165,9 +165,8 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def networks(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Use networks and toys in the experiment's dtype; the ResNet, whose width no spec sets, has 8 channels for 64."""
-    monkeypatch.setattr(finetuning, "resnet18", functools.partial(resnet18, width=8))
+def networks(name: str) -> Iterator[None]:
+    """Use networks and toys in the experiment's dtype."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if name in IN_FLOAT64 else before)
     yield
@@ -175,7 +174,11 @@ def networks(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def toy_data(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Use toy data and weights in place of published ones in all modules of the experiments, and keep no trace."""
+    """Use toy data and weights in place of published ones in all modules of the experiments, and keep no trace.
+
+    The ResNet, whose width no spec sets, has 8 channels for 64.
+    """
+    monkeypatch.setattr(finetuning, "resnet18", functools.partial(resnet18, width=8))
     ours = [module for name, module in sys.modules.items() if name.startswith("dpnotes.papers.")]
 
     def forget() -> None:

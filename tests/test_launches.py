@@ -133,7 +133,9 @@ STEP_ROWS: dict[str, Callable[[], Counts]] = {
 }
 
 
-CELL_ROWS: dict[str, Callable[[], Counts]] = {f"cells of {name}": partial(computing, name) for name in EXPERIMENTS}
+CELL_ROWS: dict[str, Callable[[], Counts]] = {
+    f"cells of {name}": partial(computing, name) for name, one in EXPERIMENTS.items() if not one.cpu_only
+}
 HEAD = ["what", *(field.name for field in fields(Counts))]
 
 

@@ -9,6 +9,7 @@ import csv
 import functools
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -476,8 +477,8 @@ def test_mutants_are_killed(paper: str):
     for claim in papers.claims(paper):
         base = (claim.correction() or claim).statement
         count = counts.setdefault(type(base).__name__, Counter())
-        kind = base.verdict().kind
-        for change, mutant in mutants(base):
+        kind, every = base.verdict().kind, [*mutants(base)]
+        for change, mutant in random.Random(claim.id).sample(every, min(len(every), 12)):  # some claims have hundreds
             found = answer(mutant)
             if found is None or found.kind != kind:
                 count["killed"] += 1

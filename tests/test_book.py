@@ -182,7 +182,7 @@ BROKEN = "() => [...document.images].filter(i => !(i.complete && i.naturalWidth)
 
 
 @pytest.mark.parametrize("path", [path.relative_to(ROOT) for path in NOTEBOOKS], ids=lambda path: path.stem)
-def test_a_notebook_reads_without_a_kernel(opened, path: Path):
+def test_a_notebook_reads_without_a_kernel_and_fits(opened, path: Path):
     cells = json.loads(path.read_text())["cells"]
     folded = [cell for cell in cells if cell["cell_type"] == "code" and cell["metadata"].get("jupyter")]
     with opened(str(path.with_suffix(".html"))) as page:
@@ -204,7 +204,7 @@ def test_a_notebook_reads_without_a_kernel(opened, path: Path):
 
 
 @pytest.mark.parametrize("path", ["README.html", "docs/errata.html"])
-def test_no_page_is_wider_than_the_window(opened, path: str):
+def test_readme_and_errata_are_no_wider_than_the_window(opened, path: str):
     with opened(path, 500) as page:
         assert page.evaluate(WIDTH) <= 500
 

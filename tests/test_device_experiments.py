@@ -165,8 +165,8 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def networks(name: str) -> Iterator[None]:
-    """Use networks and toys in the experiment's dtype."""
+def default_dtype(name: str) -> Iterator[None]:
+    """Use the experiment's dtype as torch's default."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if name in IN_FLOAT64 else before)
     yield
@@ -176,7 +176,7 @@ def networks(name: str) -> Iterator[None]:
 def toy_data(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Use toy data and weights in place of published ones in all modules of the experiments, and keep no trace.
 
-    The ResNet, whose width no spec sets, has 8 channels for 64.
+    The ResNet, whose width no spec sets, has 8 channels instead of 64.
     """
     monkeypatch.setattr(finetuning, "resnet18", functools.partial(resnet18, width=8))
     ours = [module for name, module in sys.modules.items() if name.startswith("dpnotes.papers.")]
@@ -210,7 +210,7 @@ def toy_data(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_experiments(name: str, networks: None, toys: None) -> None:
+def test_experiments(name: str, default_dtype: None, toys: None) -> None:
     experiment, launches = EXPERIMENTS[name], 0
     spec, cells = some_cells(experiment)
     for cell in cells:

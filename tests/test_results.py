@@ -224,7 +224,7 @@ def test_outstanding_paper_results_and_the_list_of_experiments_are_up_to_date(mo
     assert json.loads((STORED / catalogue.INDEX).read_text()) == catalogue.index_of(experiments), (
         "run: dpnotes status --write"
     )
-    assert not [line for line in text.splitlines() if "no reason is" in line], "papers/PAPER/experiments/costs.py"
+    assert not [line for line in text.splitlines() if "no reason is" in line], "give the experiment wants="
     bare = outstanding([replace(experiment, wants={}) for experiment in experiments])
     assert all("no reason is" in line for line in bare.splitlines() if "| missing |" in line), "the control"
     monkeypatch.setenv("DPNOTES_RESULTS", str(tmp_path))

@@ -34,9 +34,9 @@ from dpnotes.papers.storm.algorithms import Storm
 from dpnotes.problems.quadratics import Quadratic, log_spectrum
 from dpnotes.random.streams import Streams
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 SPECS = profiles("storm.correction", {
-    "decision_rule": STATED.rule, "momenta": [0.1, 1.0], "steps": 40, "repeats": Each(30, 300),
+    "decision_rule": WORDS.rule, "momenta": [0.1, 1.0], "steps": 40, "repeats": Each(30, 300),
 })  # fmt: skip
 
 
@@ -74,6 +74,6 @@ def simulated(spec, generator, right):
 
 
 EXPERIMENTS = (study(
-    STATED, SPECS, (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    WORDS, SPECS, (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     wants={"paper": Cost(why="hours", hours=0.01, basis="ten times the quick profile")},
 ),)  # fmt: skip

@@ -15,7 +15,7 @@ def mean_exercise(function):
 
       By how much can the mean of the clipped values move, if one of them goes from one end of its range to the other?
     """
-    # By how much the answer itself can move says how much noise it needs.
+    # The noise depends on how far one value can move the answer.
     values, bound, sigma, noise = [0.5, -3.0, 40.0, 1.5], 2.0, 1.5, 0.3
     exact = lambda *first: float(function([*first, *values[len(first) :]], bound, sigma, 0.0))
     if not math.isclose(exact(0.5, 1.0, -1.0, 1.5), 0.5):

@@ -9,8 +9,7 @@ commit changes on purpose stands in results/PENDING.md until it is run again.
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ import numpy as np
 from dpnotes.experiments import runner, store
 from dpnotes.experiments.provenance import code_of, environment, now, same_machine, variables_for
 from dpnotes.experiments.records import Table, name_of
-from dpnotes.experiments.spec import Cell, Context, Experiment, canonical_json
+from dpnotes.experiments.spec import Cell, Context, Experiment, Report, canonical_json
 from dpnotes.util.validate import Positive, checked
 
 
@@ -120,12 +119,18 @@ def _sample(result: store.Result, number: int, cell: Cell) -> Sample:
 
 
 # ---------------------------------------------------------------- running them again
-class Children(ExitStack):
+class Children:
     """Child processes that run cells again, one for each set of instructions and threads that results need."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._executors: dict[tuple[tuple[str, str], ...], Any] = {}
+
+    def __enter__(self) -> "Children":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for executor in self._executors.values():
+            executor.shutdown(kill_workers=True)
 
     def run(self, sample: Sample, device: str = "auto") -> Rerun:
         """Run one cell again, and compare it with what is stored."""
@@ -136,7 +141,6 @@ class Children(ExitStack):
         key = tuple(sorted(variables.items()))
         if key not in self._executors:
             self._executors[key] = ProcessPoolExecutor(max_workers=1, env=variables)
-            self.callback(self._executors[key].shutdown, kill_workers=True)
         return self._executors[key].submit(compare, sample, device).result()
 
 
@@ -242,7 +246,7 @@ def verify(
     minutes: Positive | None = None,
     write: bool = False,
     device: str = "auto",
-    report: Callable[[str], None] = print,
+    report: Report = print,
 ) -> list[Agreement]:
     """Run cells of stored results again, of each at least one for every level of every factor.
 
@@ -271,7 +275,7 @@ def verify(
 
 
 def _verify(
-    result: store.Result, children: Children, deadline: float, write: bool, device: str, report: Callable[[str], None]
+    result: store.Result, children: Children, deadline: float, write: bool, device: str, report: Report
 ) -> Agreement:
     code, done = code_of(result.experiment), list[Rerun]()
     some, _ = samples_of(result, f"{code['git_commit'] or now()}")

@@ -57,6 +57,9 @@ def cpu_cache_bytes() -> int:
     return max(_DEFAULT_CACHE_BYTES, *(int(path.read_text().strip().removesuffix("K")) * 1024 for path in told))
 
 
+Work = Callable[[range], Mapping[str, Any]]  # computes the columns of some runs
+
+
 @dataclass(frozen=True)
 class Chunking:
     """The record of an execution: the final `chunk_size` of runs at once, and the `halvings` before it."""
@@ -99,12 +102,7 @@ def chunk_size(
 
 
 def run_in_chunks(
-    function: Callable[[range], Mapping[str, Any]],
-    num_runs: int,
-    bytes_per_run: int,
-    memory_bytes: int,
-    device: str,
-    cache_bytes: int | None = None,
+    function: Work, num_runs: int, bytes_per_run: int, memory_bytes: int, device: str, cache_bytes: int | None = None
 ) -> tuple[dict[str, np.ndarray], Chunking]:
     """Columns of `num_runs` runs, and how they were executed.
 
@@ -139,7 +137,7 @@ def run_in_chunks(
     return columns, Chunking(num_runs, size, halvings)
 
 
-def _attempt(function: Callable[[range], Mapping[str, Any]], runs: range) -> tuple[dict[str, np.ndarray] | None, str]:
+def _attempt(function: Work, runs: range) -> tuple[dict[str, np.ndarray] | None, str]:
     """The columns of some runs, or None and the message when memory ran out.
 
     The exception dies here, with the frames that it holds: they keep the chunk's tensors alive.

@@ -12,8 +12,8 @@ from typing import Literal
 from dpnotes.experiments.outcomes import Answers
 from dpnotes.util import validate
 
-_NEEDED = {"Question", "The paper", "Rule", "If reproduced", "If not reproduced"}
-_FURTHER = {"If undecided", "Earlier rule", "Prediction", "Rival"}
+_NEEDED = ("Question", "The paper", "Rule", "If reproduced", "If not reproduced", "Prediction", "Rival")
+_FURTHER = ("If undecided", "Earlier rule")
 _PAPER: dict[str, Literal["Yes", "No"] | None] = {"Yes": "Yes", "No": "No", "No claim": None}
 
 
@@ -25,8 +25,8 @@ class Preregistration:
       title: one line, for lists and figures.
       question: one that Yes or No answers.
       answers: by verdict, and the paper's.
-      rule: says when the result is reproduced, not reproduced and undecided.
-      earlier_rule: whose verdict is told beside, if there was one.
+      rule: says when the result is reproduced, not reproduced and undecided; "" if profiles have rules of their own.
+      earlier_rule: the rule that this one replaced; its verdict is shown beside the new one.
       prediction: the case in which what is asked is so (see `chances.Simulation`).
       rival: the nearest case in which it is not.
     """
@@ -34,22 +34,23 @@ class Preregistration:
     title: str
     question: str
     answers: Answers
-    rule: str
+    rule: str = ""
     earlier_rule: str = ""
     prediction: str = ""
     rival: str = ""
 
     @staticmethod
     def of(docstring: str | None) -> "Preregistration":
-        '''The words in a module's docstring: its first line is the title; text before the sections is free.
+        '''Read the words from a module's docstring.
 
-        The paper's answer is "Yes: " or "No: " with the place, or "No claim: " with what the paper says instead.
+        Its first paragraph is the title; further ones before the first section are for its readers. The paper's answer
+        is "Yes: " or "No: " with the place, or "No claim: " with what the paper says instead.
 
         Raises:
-          ValueError: a section that is missing or of an unknown name; no docstring (python -OO leaves it out); answers
-            that are none.
+          ValueError: a section is missing, empty, there twice, not indented or of an unknown name; there is no
+            docstring (python -OO removes it); the two answers do not begin with Yes and No.
 
-        >>> stated = Preregistration.of("""The mean of coins.
+        >>> words = Preregistration.of("""The mean of coins.
         ...
         ... Question:
         ...   Are more than two in five heads?
@@ -66,20 +67,29 @@ class Preregistration:
         ...
         ... If not reproduced:
         ...   No: fewer are.
+        ...
+        ... Prediction:
+        ...   half are heads
+        ...
+        ... Rival:
+        ...   two in five are
         ... """)
-        >>> stated.title, stated.rule
+        >>> words.title, words.rule
         ('The mean of coins', 'Reproduced if the interval lies above 0.4, not reproduced if below it.')
-        >>> stated.answers.paper, stated.answers.where
+        >>> words.answers.paper, words.answers.where
         ('Yes', 'Theorem 1')
         '''
-        head, *rest = re.split(r"^([A-Z][a-z ]*):\n", cleandoc(docstring or ""), flags=re.MULTILINE)
-        words = {name: " ".join(text.split()) for name, text in zip(rest[::2], rest[1::2], strict=True)}
+        head, *rest = re.split(r"^(\w[\w ]*):[ \t]*$", cleandoc(docstring or ""), flags=re.MULTILINE)
+        names, texts = rest[::2], rest[1::2]
         title = " ".join(head.split("\n\n")[0].split()).removesuffix(".")
-        if ({*words} ^ _NEEDED) - _FURTHER:
-            raise ValueError(f"Expected the sections {sorted(_NEEDED)} of {title!r}, got {sorted(words)}.")
+        known = not ({*names} ^ {*_NEEDED}) - {*_FURTHER} and len({*names}) == len(names)
+        if not title or not known or any(not text.strip() or re.search(r"^\S", text, re.MULTILINE) for text in texts):
+            needed = f"{', '.join(_NEEDED)} and perhaps {', '.join(_FURTHER)}, each once, indented and not empty"
+            raise ValueError(f"Expected the docstring {title!r} (python -OO removes it) to have {needed}; got {names}.")
+        words = {name: " ".join(text.split()) for name, text in zip(names, texts, strict=True)}
         paper, _, where = words["The paper"].removesuffix(".").partition(": ")
         validate.one_of((*_PAPER,), paper=paper)
         undecided = words.get("If undecided", Answers.undecided)
         answers = Answers(words["If reproduced"], words["If not reproduced"], _PAPER[paper], where, undecided)
-        further = {name.lower().replace(" ", "_"): words.get(name, "") for name in _FURTHER - {"If undecided"}}
-        return Preregistration(title, words["Question"], answers, words["Rule"], **further)
+        rules, cases = (words["Rule"], words.get("Earlier rule", "")), (words["Prediction"], words["Rival"])
+        return Preregistration(title, words["Question"], answers, *rules, *cases)

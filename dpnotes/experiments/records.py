@@ -55,10 +55,8 @@ class Record:
         """
         body = _body(self.line)
         code = {name: self.header.get(name) for name in ("git_commit", "git_dirty", "source")}
-        columns = {
-            name: np.frombuffer(zlib.decompress(base64.b64decode(text)), kind).copy()
-            for name, (kind, text) in body["columns"].items()
-        }
+        coded = body["columns"].items()
+        columns = {n: np.frombuffer(zlib.decompress(base64.b64decode(text)), k).copy() for n, (k, text) in coded}
         return Table(columns, {**body["manifest"], "code": code})
 
 

@@ -17,7 +17,7 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from dpnotes.experiments.cells import Cells
 from dpnotes.experiments.chunks import format_bytes, parse_memory
 from dpnotes.experiments.provenance import code_of, commit_in_words, environment, now, source_hash
 from dpnotes.experiments.records import Table, name_of
-from dpnotes.experiments.spec import Cell, Context, Decision, Experiment, Spec, alone, canonical_json
+from dpnotes.experiments.spec import Cell, Context, Decision, Experiment, Report, Spec, alone, canonical_json
 from dpnotes.util import allocator, validate
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def run(
     shard: tuple[int, int] = (1, 1),
     cluster: "Cluster | None" = None,
     processes: "Processes | None" = None,
-    report: Callable[[str], None] = print,
+    report: Report = print,
 ) -> store.Result:
     """Compute a result, store it, and return it as `load` would.
 
@@ -132,7 +132,7 @@ def run(
     return store.load(experiment, profile)
 
 
-def _is_stored(experiment: Experiment, profile: str, report: Callable[[str], None]) -> bool:
+def _is_stored(experiment: Experiment, profile: str, report: Report) -> bool:
     try:
         result = store.load(experiment, profile)
     except store.DamagedFileError as error:
@@ -212,9 +212,7 @@ class OthersWait(Exception):
     """The cells of this shard are finished, and those of other shards are not here yet."""
 
 
-def _finish(
-    cells: Cells, plan: RunPlan, report: Callable[[str], None], cluster: "Cluster | None" = None
-) -> list[Table]:
+def _finish(cells: Cells, plan: RunPlan, report: Report, cluster: "Cluster | None" = None) -> list[Table]:
     """Tables of all cells of all stages, in order; what is not kept already is computed. Rank 0 alone has any."""
     import joblib
 
@@ -310,7 +308,7 @@ def compute(experiment: Experiment, spec: Spec, cell: Cell, context: Context) ->
 
 
 # ---------------------------------------------------------------- device and memory
-def resolve(device: str, experiment: Experiment, report: Callable[[str], None] = lambda line: None) -> str:
+def resolve(device: str, experiment: Experiment, report: Report = lambda line: None) -> str:
     """The device that is meant, which the machine has."""
     validate.one_of(("auto", "cpu", "cuda"), device=device)
     if device == "cuda" and not has_gpu(device):

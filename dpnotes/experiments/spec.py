@@ -33,6 +33,7 @@ FLOAT64: Mapping[str, float | None] = {"*": 1e-9}
 FLOAT32: Mapping[str, float | None] = {"*": 1e-5}
 Cell = dict[str, Any]
 Columns = Mapping[str, Any]
+Report = Callable[[str], None]  # is called with a line for the person who watches
 Arrays = dict[str, np.ndarray]
 
 

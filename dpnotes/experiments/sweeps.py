@@ -55,26 +55,32 @@ def profiles(name: str, parameters: Given, quick: Given | None = None, paper: Gi
     return of("quick", quick), of("paper", paper)
 
 
-def study(stated: Preregistration, specs: Sequence[Spec], functions: tuple[Any, ...], **more: Any) -> Experiment:
+def study(words: Preregistration, specs: Sequence[Spec], functions: tuple[Any, ...], **more: Any) -> Experiment:
     """The experiment of some specs, with its chances in them.
 
     Args:
-      stated: its words.
+      words: of the study.
       specs: one a profile.
       functions: `cells`, `run_cell` and `decide`; then `simulated`, the `frame` of the study's `Simulation`, unless
         `simulation` is among the further fields.
-      **more: further fields of `Experiment`; and `chances`, by profile, which are those `stated` of its `Simulation`.
-        Tolerances are those of float64 if not given.
+      **more: further fields of `Experiment`; and `chances`, by profile the shares of simulated results that are judged
+        "reproduced", of the prediction and of the rival. Tolerances are those of float64 if not given.
+
+    Raises:
+      ValueError: a spec with another rule than the words.
     """
     cells, run_cell, decide, *frame = functions
+    rules = words.rule, words.earlier_rule
+    if words.rule and any((s["decision_rule"], s.parameters.get("earlier_rule", "")) != rules for s in specs):
+        raise ValueError(f"Expected the rules in the specs of {words.title!r} to be those of its words.")
     if frame:
-        said = {"prediction": stated.prediction, "rival": stated.rival, "stated": more.pop("chances")}
+        said = {"prediction": words.prediction, "rival": words.rival, "stated": more.pop("chances", {})}
         more["simulation"] = Simulation(frame=frame[0], **said)
     if simulation := more.get("simulation"):
         specs = [replace(spec, chances=simulation.chances(spec.profile)) for spec in specs]
     return Experiment(
-        paper=specs[0].paper, name=specs[0].experiment, title=stated.title, question=stated.question, cells=cells,
-        run_cell=run_cell, decide=decide, specs={spec.profile: spec for spec in specs}, answers=stated.answers,
+        paper=specs[0].paper, name=specs[0].experiment, title=words.title, question=words.question, cells=cells,
+        run_cell=run_cell, decide=decide, specs={spec.profile: spec for spec in specs}, answers=words.answers,
         **{"tolerances": FLOAT64, **more},
     )  # fmt: skip
 

@@ -34,7 +34,11 @@ def exercise(mistake: Callable[[Any], str]) -> "Exercise":
     A checker maps an answer to the mistake in it, in words, or to "" if the answer is right. It never prints the right
     answer. Its argument is called `function` if the answer has to be one (which then gets copies of its arguments),
     `number` if the answer has to be a finite number, and `answer` otherwise. Its docstring is the question, in
-    Markdown, and then the hints, from gentle to plain, with blank lines between them.
+    Markdown without lists, then a line `Hints:` and the hints, from gentle to plain, with blank lines between them. A
+    check may take 20 seconds.
+
+    Raises:
+      ValueError: a docstring without a question or without hints.
 
     >>> @exercise
     ... def product(number):
@@ -53,8 +57,11 @@ def exercise(mistake: Callable[[Any], str]) -> "Exercise":
     >>> product.check(42)
     Right.
     """
-    question, *hints = re.split(r"\n\n(?:Hints:\n)?", inspect.getdoc(mistake) or "")
-    return Exercise(" ".join(question.split()), [" ".join(hint.split()) for hint in hints], mistake, 20.0)
+    parts = re.split(r"^Hints:[ \t]*$", inspect.getdoc(mistake) or "", flags=re.MULTILINE)
+    question, *hints = [[" ".join(each.split()) for each in re.split(r"\n\s*\n", part.strip())] for part in parts]
+    if len(hints) != 1 or not all([*question, *hints[0]]):
+        raise ValueError(f"Expected the docstring of {mistake.__name__} to be a question, a line 'Hints:', and hints.")
+    return Exercise("\n\n".join(question), hints[0], mistake, 20.0)
 
 
 class _Unfit(Exception):

@@ -112,11 +112,13 @@ def spoilt(certificates: list[dict[str, Any]], count: int, seed: int) -> list[di
     generator, found = random.Random(seed), []
     for entry in generator.sample(certificates, len(certificates)):
         other = copy.deepcopy(entry)
-        if len(found) < count and outcome(entry) == "holds" and (numbers := places(other)):
+        if outcome(entry) == "holds" and (numbers := places(other)):
             holder, key, instead = generator.choice(numbers)
             holder[key] = instead
             found.append(other)
-    return found
+        if len(found) == count:
+            return found
+    raise AssertionError(f"of {count} certificates {len(found)} hold")
 
 
 # ---------------------------------------------------------------- the tests

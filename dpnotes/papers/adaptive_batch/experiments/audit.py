@@ -51,9 +51,9 @@ from dpnotes.privacy.museum.releases import prefix_sums
 from dpnotes.privacy.tree import Tree
 from dpnotes.random.streams import Streams
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 PARAMETERS = {
-    "decision_rule": STATED.rule, "seed": "adaptive_batch.audit", "epsilon": 1.0, "delta": 1e-5, "leaves": 16,
+    "decision_rule": WORDS.rule, "seed": "adaptive_batch.audit", "epsilon": 1.0, "delta": 1e-5, "leaves": 16,
     # Of the library's oracle: samples see more of a claim at a larger epsilon and delta.
     "oracle_epsilon": 3.0, "oracle_delta": 1e-3, "runs": Each(20_000, 500_000),
 }  # fmt: skip
@@ -231,6 +231,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated),
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated),
     chances={"quick": (0.915, 0.0), "paper": (0.915, 0.0)}, cpu_only=True,
 )  # fmt: skip

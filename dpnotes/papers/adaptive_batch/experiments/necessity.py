@@ -42,9 +42,9 @@ from dpnotes.papers.adaptive_batch.algorithms import AdaptiveBatchParameters, st
 from dpnotes.papers.adaptive_batch.experiments.ramps import Ramps, RampSamples
 from dpnotes.random.streams import Streams
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 PARAMETERS = {
-    "decision_rule": STATED.rule, "seed": "adaptive_batch.necessity: ramps", "dim": 4, "ratio": 12.0, "amplitude": 8.0,
+    "decision_rule": WORDS.rule, "seed": "adaptive_batch.necessity: ramps", "dim": 4, "ratio": 12.0, "amplitude": 8.0,
     # Both hold on all of the ramp: its slope is below the threshold, and a window below kappa.
     "threshold": 6.0, "window": 0.6,
     # Of those that the whole ramp takes, 0.21 B / gamma^2: the errors are those on the ramp.
@@ -184,6 +184,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated),
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated),
     chances={"quick": (0.995, 0.015), "paper": (1.0, 0.0)}, cpu_only=True,
 )  # fmt: skip

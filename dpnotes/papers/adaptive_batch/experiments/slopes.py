@@ -52,7 +52,7 @@ from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, columns_of, profil
 from dpnotes.papers.adaptive_batch.experiments.ramps import RampParameters, Ramps, first_stationary
 from dpnotes.random.streams import Streams
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 # In the order of how long they take. Noise of the tree and batches that adapt to moves are the two ingredients of
 # Section 1.2; "spider" has neither, "private" has both.
 EXPONENTS = {
@@ -70,7 +70,7 @@ AMPLITUDES = {
 }  # fmt: skip
 _SWEEP = {"points": 9, "accuracy": Each(0.02, 0.01)}
 PARAMETERS = {
-    "decision_rule": STATED.rule, "earlier_rule": STATED.earlier_rule, "seed": "adaptive_batch.slopes: eight laws",
+    "decision_rule": WORDS.rule, "earlier_rule": WORDS.earlier_rule, "seed": "adaptive_batch.slopes: eight laws",
     # Every run has an instance of its own, with an amplitude B between the base and so many times as much.
     "spread": 1.6,
     # alpha = gamma / 12: noise of a tree of 10^6 leaves is up to sqrt(19) alpha on some estimates.
@@ -287,6 +287,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.96, 0.0), "paper": (0.985, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.96, 0.0), "paper": (0.985, 0.0)},
     rule=("earlier_rule",), cpu_only=True,
 )  # fmt: skip

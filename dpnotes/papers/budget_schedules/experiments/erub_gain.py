@@ -36,9 +36,9 @@ from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.papers.budget_schedules.calculators import GAIN, ZCDP
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 PARAMETERS = {
-    "decision_rule": STATED.rule, "epsilon": 4.0, "delta": 1e-8, "dim": 60, "clip": 4.0, "smoothness": 1.0,
+    "decision_rule": WORDS.rule, "epsilon": 4.0, "delta": 1e-8, "dim": 60, "clip": 4.0, "smoothness": 1.0,
     "initial_gap": 0.6931471805599453, "log10_num_examples": Each([3.0, 8.0, 21], [2.0, 10.0, 161]),
     "condition_numbers": Each([2, 10, 100, 1000], [2, 5, 10, 20, 50, 100, 200, 500, 1000]),
 }  # fmt: skip
@@ -104,6 +104,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     cpu_only=True,
 )  # fmt: skip

@@ -64,11 +64,11 @@ from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 from dpnotes.util.states import flatten, restore
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 STATED_NORM = 10.0  # Section 5, Setup
 LEVEL = 0.05  # of the tests of a reading, and of all
 PARAMETERS = {
-    "decision_rule": STATED.rule, "seed": "influence, second", "num_examples": 1000, "num_components": 60,
+    "decision_rule": WORDS.rule, "seed": "influence, second", "num_examples": 1000, "num_components": 60,
     "num_hidden": 1000, "activation": "tanh", "clip": 4.0, "step_size": 0.1, "epsilon": 4.0, "delta": 1e-8,
     "num_steps": Each([50], [50, 100, 150]), "output_scales": [1.0, 5.0], "max_norms": Each([10.0], [5.0, 10.0, 20.0]),
     "probes": Each([0.0, 0.33, 0.67, 1.0], [0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0]), "repeats": Each(6, 30),
@@ -238,7 +238,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.08, 0.0), "paper": (0.945, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.08, 0.0), "paper": (0.945, 0.0)},
     tolerances={**FLOAT32, "influence": 0.02}, rule_version=2,
     unaccounted=(
         preprocessing.UNACCOUNTED, "All runs of a repeat share their noise, so publishing two of them cancels it.",

@@ -50,9 +50,9 @@ from dpnotes.papers.budget_schedules.experiments import digits, figures
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, uniform
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 PARAMETERS = {
-    "decision_rule": STATED.rule, "seed": "mnist35, second", **digits.SETTING,
+    "decision_rule": WORDS.rule, "seed": "mnist35, second", **digits.SETTING,
     "num_examples": Each([250, 1000], [250, 500, 1000, 3000, 6000, 11552]),
     "num_steps": Each([50, 100], [50, 75, 100, 125, 150]),
     "rates": Each([0.95, 0.98, 0.99], [0.9, 0.95, 0.97, 0.98, 0.99]), "repeats": Each(8, 100),
@@ -229,7 +229,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (tuning_cells, run_cell, decide, simulated),
+    WORDS, [QUICK, PAPER], (tuning_cells, run_cell, decide, simulated),
     chances={"quick": (0.07, 0.0), "paper": (0.985, 0.0)}, tolerances=FLOAT32, stages=(main_cells,),
     unaccounted=(
         "The curve with steps chosen on private data pays nothing for that choice; the main result chooses on "

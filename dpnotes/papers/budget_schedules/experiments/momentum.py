@@ -38,9 +38,9 @@ from dpnotes.papers.budget_schedules.experiments.digits import tuning_cells
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, uniform
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 PARAMETERS = {
-    "decision_rule": STATED.rule, "seed": "momentum, training", **digits.SETTING, "momenta": [0.0, 0.9],
+    "decision_rule": WORDS.rule, "seed": "momentum, training", **digits.SETTING, "momenta": [0.0, 0.9],
     "num_examples": Each(500, 1000), "num_steps": 100,
     "gammas": Each([0.95, 0.98, 0.99], [0.93, 0.95, 0.97, 0.98, 0.99, 0.995]), "repeats": Each(16, 100),
     "repeats_a_cell": Each(8, 20), "auxiliary_repeats": Each(2, 6),
@@ -137,7 +137,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (tuning_cells, run_cell, decide, simulated),
+    WORDS, [QUICK, PAPER], (tuning_cells, run_cell, decide, simulated),
     chances={"quick": (0.985, 0.015), "paper": (1.0, 0.04)}, tolerances=FLOAT32, stages=(main_cells,),
     unaccounted=digits.UNACCOUNTED, data=digits.DATA,
 )  # fmt: skip

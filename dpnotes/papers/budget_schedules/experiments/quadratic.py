@@ -47,11 +47,11 @@ from dpnotes.privacy.schedules import NoiseSchedule, exponential, from_influence
 from dpnotes.problems.quadratics import Quadratic, log_spectrum
 from dpnotes.random.streams import Streams
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 PARAMETERS = {
-    "decision_rule": STATED.rule, "seed": "quadratic, second", "joint_level": 0.99, "epsilon": 4.0, "delta": 1e-8,
-    "dim": 10,
-    "condition_number": 10.0, "spread": 1.0, "clip": 4.0, "initial_gap": 0.6931471805599453, "max_num_steps": 80,
+    "decision_rule": WORDS.rule, "seed": "quadratic, second", "joint_level": 0.99, "epsilon": 4.0, "delta": 1e-8,
+    "dim": 10, "condition_number": 10.0, "spread": 1.0, "clip": 4.0, "initial_gap": 0.6931471805599453,
+    "max_num_steps": 80,
     "num_examples": Each([250, 500, 1000], [250, 500, 1000, 2000, 4000, 8000, 16000]), "repeats": Each(200, 2000),
 }  # fmt: skip
 QUICK, PAPER = profiles("budget_schedules.quadratic", PARAMETERS)
@@ -246,6 +246,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.95, 0.0), "paper": (0.985, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.95, 0.0), "paper": (0.985, 0.0)},
     rule=("joint_level",),
 )  # fmt: skip

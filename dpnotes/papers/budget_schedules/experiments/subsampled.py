@@ -50,11 +50,11 @@ from dpnotes.privacy.schedules import exponential, uniform
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 PARAMETERS = {
-    "decision_rule": STATED.rule, "seed": "subsampled, training", **digits.SETTING, "num_steps": 100,
-    "sampling_rate": 0.1,
-    "num_examples": 1000, "rates": Each([0.95, 0.98], [0.93, 0.95, 0.97, 0.98, 0.99, 0.995]), "repeats": Each(16, 100),
+    "decision_rule": WORDS.rule, "seed": "subsampled, training", **digits.SETTING, "num_steps": 100,
+    "sampling_rate": 0.1, "num_examples": 1000, "repeats": Each(16, 100),
+    "rates": Each([0.95, 0.98], [0.93, 0.95, 0.97, 0.98, 0.99, 0.995]),
     "repeats_a_cell": Each(16, 50), "auxiliary_repeats": Each(2, 10),
 }  # fmt: skip
 QUICK, PAPER = profiles("budget_schedules.subsampled", PARAMETERS, quick={"num_hidden": 200})
@@ -163,7 +163,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (tuning_cells, run_cell, decide, simulated),
+    WORDS, [QUICK, PAPER], (tuning_cells, run_cell, decide, simulated),
     chances={"quick": (1.0, 0.015), "paper": (1.0, 0.025)}, stages=(main_cells,), tolerances=FLOAT32,
     unaccounted=digits.UNACCOUNTED, data=digits.DATA,
 )  # fmt: skip

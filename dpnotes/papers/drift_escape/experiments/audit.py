@@ -41,10 +41,11 @@ from dpnotes.papers.drift_escape.experiments.releases import differences, one_pa
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.museum.exhibit import Exhibit, Setting
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 COMMON: Given = {
-    "decision_rule": STATED.rule, "seed": "audit", "delta": 1e-5, "noise_multiplier": 4.0, "batch_size": 2,
-    "num_batches": 2, "uses": [1, 4, 16, 64],  # of each example
+    "decision_rule": WORDS.rule, "seed": "audit", "delta": 1e-5, "noise_multiplier": 4.0, "batch_size": 2,
+    "num_batches": 2,
+    "uses": [1, 4, 16, 64],  # of each example
     "lengths": [2, 4, 8, 16],  # steps of an attempt, after which the point jumps back
     "step": 0.05,
 }  # fmt: skip
@@ -151,6 +152,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.995, 0.0), "paper": (0.96, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.995, 0.0), "paper": (0.96, 0.0)},
     cpu_only=True,
 )  # fmt: skip

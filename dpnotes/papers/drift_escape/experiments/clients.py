@@ -48,9 +48,9 @@ from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 QUICK, PAPER = profiles("drift_escape.clients", {
-    "decision_rule": STATED.rule, "seed": "clients", "dim": 20, "smoothness": 2.0, "gradient_bound": 6.0,
+    "decision_rule": WORDS.rule, "seed": "clients", "dim": 20, "smoothness": 2.0, "gradient_bound": 6.0,
     "features": 0.5,  # standard deviation of an example's gradient in a coordinate, at most
     "tilt": 1.0,  # length of a client's tilt, where clients disagree
     "first": 4000,  # b1, of each client
@@ -153,6 +153,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
     distributed=True,
 )  # fmt: skip

@@ -1,4 +1,7 @@
-"""A bounded landscape with saddles of every curvature, and the practical parameters of Algorithm 1 at a noise level."""
+"""A bounded landscape with saddles of every curvature, and the practical parameters of Algorithm 1 at a noise level.
+
+Beside them `half_way`: the value of a knob at which half of the runs fail.
+"""
 
 import math
 from dataclasses import dataclass

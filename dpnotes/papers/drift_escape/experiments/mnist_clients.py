@@ -57,9 +57,9 @@ from dpnotes.problems.datasets.mnist import load_mnist, pooled
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 QUICK, PAPER = profiles("drift_escape.mnist_clients", {
-    "decision_rule": STATED.rule,
+    "decision_rule": WORDS.rule,
     # With 8 repeats and another seed the rule could hardly decide (0.82), and said: reproduced.
     "seed": Each("mnist_clients, 12", "mnist_clients"),
     "pool": 4,
@@ -263,7 +263,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
     rule=("chances", "margin"), tolerances=FLOAT32,
     unaccounted=(
         "Who holds what is decided by labels, and split again until everyone holds enough; the guarantees are for what "

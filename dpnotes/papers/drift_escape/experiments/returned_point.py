@@ -61,9 +61,9 @@ from dpnotes.papers.drift_escape.experiments import ladder
 from dpnotes.papers.drift_escape.experiments.ladder import LadderParameters, half_way
 from dpnotes.random.streams import Streams
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 QUICK, PAPER = profiles("drift_escape.returned_point", {
-    "decision_rule": STATED.rule, "seed": "returned point, hills and both steps", "attempts": 8,
+    "decision_rule": WORDS.rule, "seed": "returned point, hills and both steps", "attempts": 8,
     "steps_at_most": 100,  # attempt lengths of a run
     "tilts": [0.0, 0.01, 0.1, 1.0], "repeats_of_attempts": Each(400, 4000), "Q": [1, 2, 4, 8], "shorter": [1.0, 0.6],
     "repeats_of_stops": Each(400, 4000), "psi_of_stops": 0.01, "dim_of_stops": 10,
@@ -395,5 +395,5 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
 )  # fmt: skip

@@ -58,9 +58,9 @@ from dpnotes.problems.separable import DoubleWell, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 QUICK, PAPER = profiles("drift_escape.selection", {
-    "decision_rule": STATED.rule, "seed": "selection", "num_clients": 4, "epsilon": 1.0, "delta": 1e-6, "failure": 0.05,
+    "decision_rule": WORDS.rule, "seed": "selection", "num_clients": 4, "epsilon": 1.0, "delta": 1e-6, "failure": 0.05,
     "gradient_bound": 2.0, "smoothness": 2.0,
     "features": 0.5,  # length of the noise in an example's gradient
     "curvatures": [16, 8, 4, 2, 1],  # of the models, in this order, over sqrt(rho alpha)
@@ -184,5 +184,5 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
 )  # fmt: skip

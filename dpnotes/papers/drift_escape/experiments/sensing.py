@@ -73,7 +73,7 @@ from dpnotes.problems.saddles import PopulationSensing
 from dpnotes.problems.sensing import QuadraticSensing
 from dpnotes.random.streams import Streams
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 
 SIMPLE, SPIDERS = ("DP-SGD", "fresh gradient"), ("drift escape", "adaptive batch")
 METHODS = SIMPLE + SPIDERS
@@ -119,7 +119,7 @@ _DIGITS = tuned({**DIGITS, "num_hidden": 20, "num_examples": 8000}, (50, 0.05), 
 _SECOND = {"num_examples": 500_000, "smoothness": 15.0}
 _LARGE = {"num_examples": 1_000_000}
 QUICK, PAPER = profiles("drift_escape.sensing", {
-    "decision_rule": STATED.rule, "seed": "sensing, the least noise", "epsilon": 1.0, "delta": 1e-6, "edge_factor": 1.5,
+    "decision_rule": WORDS.rule, "seed": "sensing, the least noise", "epsilon": 1.0, "delta": 1e-6, "edge_factor": 1.5,
     "problems": Each(
         {"phase retrieval": _PHASE, "matrix sensing": _MATRIX, "digits": _DIGITS},
         {
@@ -445,7 +445,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 _BASIS = "minutes from 141 cells on an H200, 1 to 14 s each; phase retrieval, in 10,000 dimensions, is a guess"
 EXPERIMENT = study(
-    STATED, [QUICK, CPU, PAPER], (cells, run_cell, decide, simulated),
+    WORDS, [QUICK, CPU, PAPER], (cells, run_cell, decide, simulated),
     chances={"quick": (0.35, 0.0), "cpu": (0.99, 0.0), "paper": (0.99, 0.0)}, rule=("earlier_run", "edge_factor"),
     tolerances={"*": 1e-3, "left": 0.02, "smallest_eigenvalue": 0.01}, stages=(main_cells,),
     wants={"paper": Cost(why="hours", hours=40, minutes=40, gigabytes=60, value=0.5, basis=_BASIS)},

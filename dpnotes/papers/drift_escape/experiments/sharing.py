@@ -64,13 +64,13 @@ from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 from dpnotes.util.validate import Positive, checked
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 
 _MARGIN_WINDOW, _TOO_MUCH = 0.1, 0.05
 _BOOTSTRAP, _CONFIDENCE = 4000, 1 - 0.05 / 4  # four intervals, jointly 95%
 EXPONENTS = {"sampling": -1 / 3, "private": -1 / 5}
 QUICK, PAPER = profiles("drift_escape.sharing", {
-    "decision_rule": STATED.rule, "seed": "sharing", "dim": 4,
+    "decision_rule": WORDS.rule, "seed": "sharing", "dim": 4,
     "gradient_bound": 2.0,  # and M = rho = 1
     "delta": 1e-6, "epsilon": {"sampling": 100.0, "private": 1e-3}, "error_share": 0.25, "attempts": 8,
     "length_factor": 5.0,
@@ -333,6 +333,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     rule=("examples", "least_success", "window"), cpu_only=True,
 )  # fmt: skip

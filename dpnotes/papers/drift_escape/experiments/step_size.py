@@ -50,9 +50,9 @@ from dpnotes.problems.separable import Linear, Parabola, Separable
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 QUICK, PAPER = profiles("drift_escape.step_size", {
-    "decision_rule": STATED.rule, "seed": "step size",
+    "decision_rule": WORDS.rule, "seed": "step size",
     "curvature": 0.05,  # lambda, over M = 1
     "batches": [1, 4, 16, 64],
     "first": 1_000_000,  # SPIDER's fresh gradients
@@ -234,5 +234,5 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The norm against n, d and epsilon, and our control: does variance reduction save examples?.
+"""The norm against n, d and epsilon, and our control: does variance reduction save examples?
 
 Question:
   At the same guarantee, do the paper's oracles reach a smaller Goldstein norm than a plain one?
@@ -43,11 +43,11 @@ from dpnotes.measure.goldstein import mean_gradient
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, multi_pass, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 # Of pilots of other seeds: sizes at which all runs move, and moves around the best, on two cores in minutes. Before
 # there was any result they were 20 repeats of up to 32,000 examples in 300 dimensions, which is many hours.
 PARAMETERS = {
-    "decision_rule": STATED.rule, "seed": "goldstein.complexity", "radius": 0.25,
+    "decision_rule": WORDS.rule, "seed": "goldstein.complexity", "radius": 0.25,
     # Of the examples that a run of one pass draws from, over those that it uses: nearly fresh data in every run.
     "pool": 8,
     # Shares are moves over radius / sqrt(d). Above 1/2 the period is 1: a variance-reduced oracle is the plain one.
@@ -213,7 +213,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated),
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated),
     chances={"quick": (1.0, 0.005), "paper": (1.0, 0.005)}, rule=("chances",), tolerances={**FLOAT64, "norm": 1e-4},
     unaccounted=("Moves are chosen on other repeats of the experiment, which pay nothing for it.",), cpu_only=True,
 )  # fmt: skip

@@ -50,11 +50,11 @@ from dpnotes.problems.robust import RobustRegression
 from dpnotes.problems.smoothing import smoothed_absolute
 from dpnotes.random.streams import Streams
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 # `line`: of the cells in a ball, half of all, some ten are expected to have an average that is not positive, at the
 # largest size: 2^14 times 5.7e-4, and 2^20 times 1.5e-5.
 PARAMETERS = {
-    "decision_rule": STATED.rule, "seed": "goldstein.generalisation: gaps",
+    "decision_rule": WORDS.rule, "seed": "goldstein.generalisation: gaps",
     # Of robust phase retrieval: examples of the population, noise of the targets, alpha, and what is done with points.
     "population": 4096, "noise_std": 0.1, "radius": 0.3, "points": 16, "steps": 30, "step_size": 1.0,
     # By resampling data sets of other seeds, with their means put to a law: 300 times this one, 100 times each rival.
@@ -245,6 +245,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     rule=("chances",), cpu_only=True,
 )  # fmt: skip

@@ -48,9 +48,9 @@ from dpnotes.problems.datasets.mnist import load_mnist, pooled
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 PARAMETERS = {
-    "decision_rule": STATED.rule, "seed": "goldstein.mnist: logarithms", "radius": 0.25, "clip": 1.0,
+    "decision_rule": WORDS.rule, "seed": "goldstein.mnist: logarithms", "radius": 0.25, "clip": 1.0,
     "initial_gap": 2.0,
     # At the usual start all weights are small, and it is stationary.
     "start_scale": 4.0, "probes": 4,
@@ -175,7 +175,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated),
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated),
     chances={"quick": (0.995, 0.0), "paper": (0.995, 0.0)}, rule=("chances",), tolerances={**FLOAT32, "norm": None},
     unaccounted=(
         "Losses, accuracies and norms shown are exact statistics of private data, covered by no guarantee.",

@@ -47,9 +47,9 @@ from dpnotes.experiments.sweeps import SYNTHETIC, Each, Rows, profiles, study, t
 from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 PARAMETERS = {
-    "decision_rule": STATED.rule, "seed": "goldstein.orders", "radius": 0.25, "move": 0.05, "margin": 1.25, "pool": 8,
+    "decision_rule": WORDS.rule, "seed": "goldstein.orders", "radius": 0.25, "move": 0.05, "margin": 1.25, "pool": 8,
     "probes": 4,
     # By resampling a pilot of another seed 120 times; for the rival with its excess moved to where d^2 has it.
     "chances": Each(
@@ -227,6 +227,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     rule=("chances", "margin"), cpu_only=True,
 )  # fmt: skip

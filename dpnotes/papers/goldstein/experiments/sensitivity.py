@@ -54,9 +54,9 @@ from dpnotes.problems.robust import RobustRegression
 from dpnotes.problems.smoothing import smoothed_absolute, smoothed_norm
 from dpnotes.random.streams import Streams
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 PARAMETERS = {
-    "decision_rule": STATED.rule, "seed": "goldstein.sensitivity: lengths", "repeats": 100,
+    "decision_rule": WORDS.rule, "seed": "goldstein.sensitivity: lengths", "repeats": 100,
     # By resampling estimates of other seeds, multiplied to follow a law: 300 times this one, 100 times each rival.
     "chances": {
         "sharp norm, increments in proportion to the move": "reproduced 1",
@@ -255,6 +255,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     rule=("chances",), cpu_only=True,
 )  # fmt: skip

@@ -51,9 +51,9 @@ from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.tree import Tree
 from dpnotes.random.streams import Streams
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 PARAMETERS = {
-    "decision_rule": STATED.rule, "seed": "goldstein.tree: running sums", "epsilon": 1.0, "delta": 1e-6,
+    "decision_rule": WORDS.rule, "seed": "goldstein.tree: running sums", "epsilon": 1.0, "delta": 1e-6,
     # Coordinates are as good as repeats; a repeat is a mean over so many.
     "dim": 400,
     # By resampling runs with other seeds, with their means put to a law: 500 times this one, 100 times each rival.
@@ -222,6 +222,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     rule=("chances",), cpu_only=True,
 )  # fmt: skip

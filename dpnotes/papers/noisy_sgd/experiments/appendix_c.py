@@ -42,10 +42,10 @@ from dpnotes.papers.noisy_sgd.experiments.wells import Means, Wells, measured, p
 from dpnotes.problems.separable import Linear
 from dpnotes.random.streams import Streams
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 # sigma^2 / (B Delta^2) in multiples of what Theorem 3.4 allows.
 QUICK, PAPER = profiles("noisy_sgd.appendix_c", {
-    "decision_rule": STATED.rule, "seed": "appendix c", "num_examples": 6e4, "epsilon": 1.0, "delta": 1e-6, "d": 8,
+    "decision_rule": WORDS.rule, "seed": "appendix c", "num_examples": 6e4, "epsilon": 1.0, "delta": 1e-6, "d": 8,
     "f_max": 1.0,
     # Of the example that stands out: how often a batch has it, which is B / n; 0 is for normal noise.
     "outliers": Each([0.0, 0.1, 0.001], [0.0, 0.1, 0.01, 0.001, 1e-4]),
@@ -137,5 +137,5 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
 )  # fmt: skip

@@ -363,18 +363,15 @@ def experiment(
 ) -> Experiment:
     """The experiment of one network, from what it trains and its parameters by profile."""
     specs = [Spec("noisy_sgd", name, profile, given) for profile, given in parameters.items()]
-    stated = Preregistration(title=title, question=question, answers=answers, rule=specs[-1]["decision_rule"])
-    functions, costs = (cells, partial(run, task=task), decide), COSTS.get(name, {})
-    return study(stated, specs, functions, rule=RULE, tolerances=TOLERANCES, wants=costs, **more)
+    words, functions = Preregistration(title, question, answers), (cells, partial(run, task=task), decide)
+    return study(words, specs, functions, rule=RULE, tolerances=TOLERANCES, wants=COSTS.get(name, {}), **more)
 
 
-def as_figure(figure: str) -> Answers:
-    """The answers where the paper has a figure: accuracy grows with epsilon, up to that without privacy."""
-    return replace(NO_FIGURE, paper="Yes", where=f"Section 4 and Figure {figure}")
-
-
-NO_FIGURE = Answers(
-    "Yes: accuracy grows with epsilon, and is close to that without privacy at the largest.",
-    "No: accuracy falls between some epsilons, or is far from that without privacy at the largest.",
-    where="the paper's experiments do not clip",
-)
+def answers_as_in(figure: str | None) -> Answers:
+    """The answers of an experiment that repeats a figure of the paper, or, with clipping, none."""
+    return Answers(
+        "Yes: accuracy grows with epsilon, and is close to that without privacy at the largest.",
+        "No: accuracy falls between some epsilons, or is far from that without privacy at the largest.",
+        "Yes" if figure else None,
+        f"Section 4 and Figure {figure}" if figure else "the paper's experiments do not clip",
+    )

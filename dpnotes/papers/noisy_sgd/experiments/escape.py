@@ -53,10 +53,10 @@ from dpnotes.problems.separable import Cosine, DoubleWell, Parabola, Separable
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 _NOT_QUADRATIC = 0.001
 QUICK, PAPER = profiles("noisy_sgd.escape", {
-    "decision_rule": STATED.rule, "earlier_rule": STATED.earlier_rule, "seed": "escape, second", "batch_size": 1e6,
+    "decision_rule": WORDS.rule, "earlier_rule": WORDS.earlier_rule, "seed": "escape, second", "batch_size": 1e6,
     "dim": 10, "landscapes": ["wells", "monkey"], "growths": Each([0.05, 0.2], [0.01, 0.02, 0.05, 0.1, 0.2]),
     "spreads": Each([1e-4, 1e-7], [1e-4, 1e-5, 1e-6, 1e-7, 1e-8]), "runs": Each(500, 4000),
 })  # fmt: skip
@@ -261,6 +261,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.995, 0.0), "paper": (0.99, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (0.995, 0.0), "paper": (0.99, 0.0)},
     rule=("earlier_rule",),
 )  # fmt: skip

@@ -81,7 +81,7 @@ EXPERIMENTS = (
                 "statistics_batches": 20, "examples_at_once": 512,
             }
         },
-        answers=curves.as_figure("2a"), simulation=_SIMULATION, unaccounted=(*_GAPS, *curves.MIXED),
+        answers=curves.answers_as_in("2a"), simulation=_SIMULATION, unaccounted=(*_GAPS, *curves.MIXED),
         data=tuple(map(str, (*CIFAR100_FILES, *RESNET18_FILES))),
         figure=figures.finetuning("Figure 2a", "CIFAR-100", "ResNet-18 with ImageNet's weights"),
     ),
@@ -93,7 +93,7 @@ EXPERIMENTS = (
                 "statistics_batches": 0, "examples_at_once": 128,
             }
         },
-        answers=curves.as_figure("2b"), simulation=_SIMULATION, unaccounted=_GAPS,
+        answers=curves.answers_as_in("2b"), simulation=_SIMULATION, unaccounted=_GAPS,
         data=tuple(map(str, (*cola.FILES, *text.BERT_FILES))),
         figure=figures.finetuning("Figure 2b", "CoLA", "uncased BERT-base with its published weights"),
     ),

@@ -36,9 +36,9 @@ from dpnotes.experiments import Cell, Context, Decision, Preregistration, Spec
 from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.papers.noisy_sgd.experiments.wells import Wells, measured, parameters, share_of_sosp
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 QUICK, PAPER = profiles("noisy_sgd.fraction", {
-    "decision_rule": STATED.rule, "seed": "fraction", "epsilon": 1.0, "delta": 1e-6, "d": 8, "f_max": 1.0,
+    "decision_rule": WORDS.rule, "seed": "fraction", "epsilon": 1.0, "delta": 1e-6, "d": 8, "f_max": 1.0,
     "sigma": 0.01,
     # So that the start of no run is an alpha-SOSP.
     "smallest_factor": 0.95,
@@ -102,5 +102,5 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
 )  # fmt: skip

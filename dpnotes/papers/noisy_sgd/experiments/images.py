@@ -64,13 +64,13 @@ _FIGURE_1A = figures.cifar10("Figures 1a (test) and 3a (training)")
 CONVNET = _experiment(
     "convnet", "Figures 1a and 3a: the ConvNet on CIFAR-10 (JPEG-coded) without clipping, C = 2.5",
     (*_NOMINAL, *_MEASURED), _FIGURE_1A, {"quick": _QUICK, "cpu": _CPU, "paper": _PAPER},
-    answers=curves.as_figure("1a"),
+    answers=curves.answers_as_in("1a"),
     simulation=curves.simulation(quick=(0.525, 0.0), cpu=(0.945, 0.0), paper=(0.92, 0.0)),
 )  # fmt: skip
 CONVNET_MORE = _experiment(
     "convnet_more", "Figures 1a and 3a, CIFAR-10 (JPEG-coded): three further repeats, which make ten",
     (*_NOMINAL, *_MEASURED), _FIGURE_1A, {"paper": {**_PAPER, "first_repeat": 7, "repeats": 3}},
-    answers=curves.as_figure("1a"), simulation=curves.simulation(paper=(0.005, 0.0)),
+    answers=curves.answers_as_in("1a"), simulation=curves.simulation(paper=(0.005, 0.0)),
 )  # fmt: skip
 CONVNET_CLIPPED = _experiment(
     "convnet_clipped",
@@ -81,7 +81,8 @@ CONVNET_CLIPPED = _experiment(
         "paper": {**_PAPER, "network": _network(norm="group"), "clipped": True},
     },
     question="Does accuracy grow with epsilon, and is it close to that without privacy at 8, with clipping?",
-    answers=curves.NO_FIGURE, simulation=curves.simulation(curves.CLIPPED, quick=(0.335, 0.0), paper=(0.92, 0.0)),
+    answers=curves.answers_as_in(None),
+    simulation=curves.simulation(curves.CLIPPED, quick=(0.335, 0.0), paper=(0.92, 0.0)),
 )  # fmt: skip
 CONVNET_LEMMA = _experiment(
     "convnet_lemma", "Figure 3b: the ConvNet on CIFAR-10 (JPEG-coded) without clipping, C of Lemma 3.2", _NOMINAL,
@@ -101,6 +102,6 @@ RESNET18 = _experiment(
     "resnet18", "Figure 1b: ResNet-18 on CIFAR-10 (JPEG-coded) without clipping, C = 2.5",
     (*_NOMINAL, *_MEASURED, "The paper does not state C for ResNet-18; the ConvNet's is taken."),
     figures.cifar10("Figure 1b", bound=NOT_STATED), {"paper": {**_PAPER, "network": _network("resnet18")}},
-    answers=curves.as_figure("1b"), simulation=curves.simulation(paper=(0.92, 0.0)),
+    answers=curves.answers_as_in("1b"), simulation=curves.simulation(paper=(0.92, 0.0)),
 )  # fmt: skip
 EXPERIMENTS = (CONVNET, CONVNET_MORE, CONVNET_CLIPPED, CONVNET_LEMMA, RESNET18)

@@ -46,9 +46,9 @@ from dpnotes.problems.quadratics import Quadratic
 from dpnotes.random.streams import Streams
 from dpnotes.train.noise import NoiseChoice
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 QUICK, PAPER = profiles("noisy_sgd.lemma_3_2", {
-    "decision_rule": STATED.rule, "seed": "lemma 3.2", "epsilon": 1.0, "delta": 1e-5, "sigma": 1.0,
+    "decision_rule": WORDS.rule, "seed": "lemma 3.2", "epsilon": 1.0, "delta": 1e-5, "sigma": 1.0,
     # The start is the minimum; the bound on the gap is strict.
     "f_max": 1e-6,
     # The paper gives no constants.
@@ -170,5 +170,5 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
 )  # fmt: skip

@@ -62,13 +62,14 @@ from dpnotes.problems.modules import ModuleProblem
 from dpnotes.random.streams import Streams
 from dpnotes.train.loop import train
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 
 MARGIN, SMALL = 0.05, 0.125
 _PUBLIC, _PRIVATE = [0, 1, 2, 3, 4], [5, 6, 7, 8, 9]
 _IMAGES = {"name": "cifar10-jpeg", "train": 25_000, "test": 5000, "pixels": 16}
 _BOTH: dict[str, Any] = {
-    **curves.STATED, "decision_rule": STATED.rule, "margin": MARGIN, "small": SMALL, "seed": "pretraining",
+    **curves.STATED, "decision_rule": WORDS.rule, "earlier_rule": WORDS.earlier_rule, "margin": MARGIN, "small": SMALL,
+    "seed": "pretraining",
     "network": {"name": "convnet", "norm": "group", "width": 8},
     "frozen": 6,  # the first layers of the network: up to its second residual block
     "clipped": True,  # of what the noise is calibrated for; each cell says whether it clips
@@ -206,7 +207,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, SPECS, (cells, run_cell, decide, simulated), chances={"quick": (0.01, 0.0), "cpu": (0.95, 0.0)},
+    WORDS, SPECS, (cells, run_cell, decide, simulated), chances={"quick": (0.01, 0.0), "cpu": (0.95, 0.0)},
     rule=curves.RULE, tolerances=curves.TOLERANCES, unaccounted=_UNACCOUNTED, data=tuple(map(str, CIFAR10_JPEG_FILES)),
     figure=figures.PRETRAINING,
 )  # fmt: skip

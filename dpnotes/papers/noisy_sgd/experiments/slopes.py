@@ -47,14 +47,14 @@ from dpnotes.experiments.sweeps import SYNTHETIC, Each, Given, Rows, profiles, s
 from dpnotes.measure.stationarity import reached_alpha
 from dpnotes.papers.noisy_sgd.experiments.wells import WellParameters, Wells, measured, parameters
 
-STATED = Preregistration.of(__doc__)
+WORDS = Preregistration.of(__doc__)
 EXPONENTS = {"n": -0.5, "epsilon": -0.5, "d": 0.25, "f_max": 0.5}
 # A decade of n, epsilon and d in place of two: T grows with n and epsilon, and a step takes as long for a few runs as
 # for many, so further runs make up for the shorter lever.
 # From d = 30 on: the median norm of d normal numbers is sqrt(d) (1 - 1/(3 d)), and the theorem shares the noise out
 # among d + 1 coordinates, which together bend the slope by 0.016 between 10 and 1000, and by a third of that here.
 QUICK, PAPER = profiles("noisy_sgd.slopes", {
-    "decision_rule": STATED.rule, "earlier_rule": STATED.earlier_rule, "seed": "slopes, second", "delta": 1e-6,
+    "decision_rule": WORDS.rule, "earlier_rule": WORDS.earlier_rule, "seed": "slopes, second", "delta": 1e-6,
     "sigma": 0.01, "smallest_factor": 0.5,
     # What the other knobs are while one of them moves.
     "held": {"n": {}, "epsilon": {}, "d": {"n": 1.15e6}, "f_max": {"n": 6.4e4}},
@@ -180,6 +180,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    STATED, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+    WORDS, [QUICK, PAPER], (cells, run_cell, decide, simulated), chances={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     rule=("earlier_rule",),
 )  # fmt: skip

@@ -209,8 +209,12 @@ def _compared(experiment: Experiment, where: str, stored: Table, now: Table, exa
 def _parts_off(stored: np.ndarray, now: np.ndarray) -> np.ndarray:
     """By which part of the stored number each entry is off; infinite where it has to be equal and is not.
 
+    What is left of numbers that cancel is rounding: the part is of a millionth of the largest number, if that is more.
+
     >>> _parts_off(np.array([1.0, np.nan, 0.0, np.inf]), np.array([1.5, np.nan, -0.0, 1.0]))
     array([0.5, 0. , inf, inf])
+    >>> _parts_off(np.array([1.0, 3e-14]), np.array([1.0, 4e-14])).round(10)
+    array([0.e+00, 1.e-08])
     >>> _parts_off(np.array([1, 2]), np.array([1, 3]))
     array([ 0., inf])
     """
@@ -219,7 +223,7 @@ def _parts_off(stored: np.ndarray, now: np.ndarray) -> np.ndarray:
     one, other = stored.astype(np.float64), now.astype(np.float64)
     same = (one.view(np.int64) == other.view(np.int64)) | (np.isnan(one) & np.isnan(other))
     with np.errstate(invalid="ignore", divide="ignore"):
-        parts = np.abs(one - other) / np.abs(one)
+        parts = np.abs(one - other) / np.maximum(np.abs(one), 1e-6 * np.abs(one[np.isfinite(one)]).max(initial=0.0))
     return np.where(same, 0.0, np.where(np.isfinite(parts) & (parts > 0), parts, np.inf))
 
 

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -12,6 +14,7 @@ def collected(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
 
 
+@pytest.mark.slow
 def test_the_option_leaves_out_the_claims_of_other_papers_and_names_the_papers():
     some, others = collected("--paper", "noisy_sgd").stdout, collected().stdout
     assert "[noisy_sgd.sec3.4.laplace]" in some and "[adaptive_batch.alg2.reset]" in others

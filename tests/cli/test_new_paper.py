@@ -160,6 +160,7 @@ def elsewhere(root: Path, **sources: str) -> None:
         (root / name / "claims.py").write_text(source)
 
 
+@pytest.mark.slow
 def test_a_paper_that_is_broken_or_takes_a_key_is_named_and_the_others_work(tmp_path: Path):
     elsewhere(
         tmp_path,
